@@ -1,0 +1,61 @@
+# One entry point per chore. Every target works as the first command on a fresh machine with Python 3.11 or newer.
+# Nothing is written outside this folder: the environment is .venv, and pip keeps no cache unless PIP_CACHE_DIR names one.
+
+PYTHON ?= python3
+ARGS   ?=
+VENV   := .venv
+PY     := $(VENV)/bin/python
+EXTRAS := fast,server,spark,dev
+
+# The stamp carries this folder's path, so a copied or moved clone installs itself instead of using the old one's source.
+INSTALLED := $(VENV)/.installed$(subst /,+,$(CURDIR))
+WARM      := $(VENV)/.warm$(subst /,+,$(CURDIR))
+KERNELS   := src/tocsin/filters/warm.py $(wildcard src/tocsin/filters/index/*.py)
+
+ifndef PIP_CACHE_DIR
+export PIP_NO_CACHE_DIR := 1
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all bench lint
+.DELETE_ON_ERROR:
+
+help:  ## list these commands
+	@echo "Tocsin. The first command sets up .venv by itself."
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do printf '%-16s %s\n' "$$name" "$$what"; done
+
+setup: $(INSTALLED) $(WARM)  ## build .venv with every extra; at once when nothing changed
+
+$(INSTALLED): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "No '$(PYTHON)' found. Tocsin needs Python 3.11 or newer; name one: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Tocsin needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make setup PYTHON=python3.12" >&2; exit 1; }
+	@echo "setting up $(VENV): about two minutes the first time (Spark is a download of 400 MB)"
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@rm -f $(VENV)/.installed* $(VENV)/.warm*
+	@touch '$@'
+
+# Numba keeps compiled kernels beside their source and drops them when the source changes; this fills that cache again.
+$(WARM): $(INSTALLED) $(KERNELS)
+	@echo "compiling the matcher's kernels: about ten seconds"
+	@$(PY) -m tocsin.filters.warm
+	@touch '$@'
+
+demo: setup  ## watch a stream of events meet a few thousand filters
+	@$(PY) -m tocsin.demo $(ARGS)
+
+test: setup  ## run the tests, without the slow ones; ARGS="-k name" picks some
+	@$(PY) -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+
+test-all: setup  ## run every test
+	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+bench: setup  ## measure; run nothing else meanwhile. Results go to benchmarks/results/
+	@$(PY) -m benchmarks.bench_match $(ARGS)
+	@$(PY) -m benchmarks.bench_thesis_matching
+
+lint: setup  ## style, format and types, as CI checks them
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy

@@ -1,0 +1,176 @@
+"""What every benchmark needs: CPU timing with a median and a spread, and a writer of results.
+
+Promises:
+    - `measure` counts CPU seconds of this process (all its threads), not wall time: a busy neighbour on the machine
+      costs little. It runs the function once before timing unless told otherwise, and garbage collection waits.
+    - `record` appends JSON lines to `benchmarks/results/<name>.jsonl`, each with commit, host, versions, date and load.
+      It never rewrites a line: a result once kept stays.
+
+Does not promise: that two hosts compare, or two runs on a loaded one. `load` is in every line so that one can tell.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["RESULTS", "Timing", "commit", "environment", "host", "measure", "record", "table", "versions"]
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PACKAGES = ("msgspec", "numba", "numpy", "pyarrow", "sqlglot", "google-re2")
+
+
+class Timing(NamedTuple):
+    """CPU seconds of several runs of the same work."""
+
+    median: float
+    low: float
+    high: float
+
+    def per(self, count: int, scale: float = 1e6) -> Timing:
+        """The same per item: microseconds unless `scale` says otherwise."""
+        return Timing(*(value / count * scale for value in self))
+
+    @property
+    def spread(self) -> float:
+        """Slowest minus fastest, as a share of the median."""
+        return (self.high - self.low) / self.median if self.median else 0.0
+
+
+def measure(fn: Callable[[], object], repeat: int = 5, *, warm: bool = True) -> Timing:
+    """Run `fn` `repeat` times and return its CPU seconds.
+
+    Args:
+        fn: the work; whatever it needs must be prepared before.
+        repeat: how many runs are timed.
+        warm: one run before them, so that caches are filled and kernels compiled.
+    """
+    if warm:
+        fn()
+    seconds = []
+    collecting = gc.isenabled()
+    try:
+        for _ in range(repeat):
+            gc.collect()
+            gc.disable()
+            start = time.process_time()
+            fn()
+            seconds.append(time.process_time() - start)
+            gc.enable()
+    finally:
+        (gc.enable if collecting else gc.disable)()
+    return Timing(statistics.median(seconds), min(seconds), max(seconds))
+
+
+def record(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Append rows to the results of the benchmark `name` and return the file.
+
+    A row's own fields come first; `environment()` is added to each.
+    """
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.jsonl"
+    where = environment()
+    with path.open("a", encoding="utf-8") as out:
+        for row in rows:
+            out.write(json.dumps({**row, **where}, sort_keys=False, default=_plain) + "\n")
+    return path
+
+
+def environment() -> dict[str, Any]:
+    """Everything a reader needs to judge a number: commit, host, versions, date, load average."""
+    return {
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "host": host(),
+        "versions": versions(),
+        "load": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+@functools.cache
+def commit() -> str:
+    """The commit measured, with `+` behind it if files differ from it; `none` before the first."""
+    head = _git("rev-parse", "--short=12", "HEAD")
+    if head is None:
+        return "none"
+    # Results are files of the repository too: a second run is not a change of what is measured.
+    changed = _git("status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
+    return head + ("+" if changed else "")
+
+
+@functools.cache
+def host() -> dict[str, Any]:
+    """The machine: processor, how many, memory in GB, system."""
+    processor = platform.processor() or platform.machine()
+    memory = 0.0
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                processor = line.partition(":")[2].strip()
+                break
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    except (OSError, ValueError):  # not Linux: what `platform` knows is enough
+        pass
+    return {
+        "name": platform.node(),
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory_gb": round(memory, 1),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Python, Tocsin and the libraries that do the work."""
+    found = {"python": platform.python_version(), "tocsin": _version("tocsin")}
+    return found | {package: _version(package) for package in PACKAGES}
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows as aligned text: the first column to the left, the others to the right."""
+    lines = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _git(*args: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *args], cwd=RESULTS.parent.parent, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _plain(value: object) -> object:
+    """NumPy's numbers as Python's."""
+    item = getattr(value, "item", None)
+    if item is None:
+        raise TypeError(f"cannot write {type(value).__name__} as JSON")
+    return item()

@@ -1,0 +1,218 @@
+"""Many events at once: encode them into dense rows, match the rows, hand out keys per event.
+
+A list of events goes through the same encoder as a single one. Arrow data with plain columns is encoded column by column
+(`arrow`), without making Python objects for the values; anything less plain is turned into events first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from tocsin.errors import MatcherError
+from tocsin.filters.index import arrow, engine, vectors
+from tocsin.filters.index.layout import Array
+from tocsin.filters.index.live import LiveIndex
+from tocsin.filters.index.registry import Key, Shared
+from tocsin.filters.index.space import ABSENT
+from tocsin.filters.index.view import Scratch, View
+from tocsin.model import Event
+
+__all__ = ["Rows", "match_batch", "spread"]
+
+CHUNK = 2048
+"""Events matched at a time."""
+_MAX_CELLS = 4_000_000  # dense rows never take more than this many codes or keys
+BUCKET_MAJOR = 40_000
+"""Postings from which walking each bucket once for all events pays."""
+
+ResidueCheck = Callable[[View, list[int], list[int], Event], list[int]]
+
+
+class Rows(msgspec.Struct):
+    """Events as dense rows: a code (or -1) per coded dimension, a key (or ABSENT) per ordered one, members apart."""
+
+    codes: Array
+    keys: Array
+    member_starts: Array
+    members: Array
+
+    @classmethod
+    def blank(cls, events: int, view: View) -> Rows:
+        """Rows of events that have nothing."""
+        return cls(
+            np.full((events, max(1, len(view.space.coded))), -1, np.int32),
+            np.full((events, max(1, len(view.space.ordered))), ABSENT, np.int64),
+            np.zeros(events + 1, np.int32),
+            np.zeros(1, np.int32),
+        )
+
+
+def match_batch(live: LiveIndex, events: Any, residue_check: ResidueCheck) -> list[list[Key]]:
+    """See `Matcher.match_batch`."""
+    results: list[list[Key]] = []
+    if isinstance(events, pa.Table | pa.RecordBatch):
+        for piece in arrow.pieces(events, CHUNK):
+            results.extend(_match_arrow(live, piece, residue_check))
+        return results
+    if isinstance(events, Event | str | bytes) or not isinstance(events, Sequence):
+        raise MatcherError(
+            f"match_batch takes a list of events or Arrow data, not {type(events).__name__}", help="for one event there is match()"
+        )
+    for chunk in _chunks(live, events):
+        results.extend(_match_events(live, chunk, residue_check))
+    return results
+
+
+def _chunks(live: LiveIndex, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    width = max(1, live.view.coded_capacity + live.view.ordered_capacity)
+    size = max(16, min(CHUNK, _MAX_CELLS // width))
+    for start in range(0, len(events), size):
+        yield events[start : start + size]
+
+
+def _match_events(live: LiveIndex, events: Sequence[Event], residue_check: ResidueCheck) -> list[list[Key]]:
+    while True:
+        view = live.view
+        scratch = Scratch(view, len(events))
+        rows = _encode(view, scratch, events)
+        if scratch.generation == view.generation and (found := _match(live, view, scratch, rows, events, residue_check)) is not None:
+            return found
+
+
+def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueCheck) -> list[list[Key]]:
+    while True:
+        view = live.view
+        scratch = Scratch(view)
+        rows = Rows.blank(piece.num_rows, view)
+        if not arrow.encode(view, piece, rows.codes, rows.keys):
+            return match_batch(live, arrow.Events(piece), residue_check)
+        if scratch.generation == view.generation:
+            found = _match(live, view, scratch, rows, arrow.Events(piece), residue_check)
+            if found is not None:
+                return found
+
+
+def _encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
+    encoder, buffers = view.encoder, scratch.buffers
+    codes = orders = 0
+    code_ends, order_ends = [], []
+    for event in events:
+        codes, orders = encoder.encode(event, buffers, codes, orders)
+        code_ends.append(codes)
+        order_ends.append(orders)
+    rows = Rows.blank(len(events), view)
+    found = scratch.codes[:codes]
+    owner = np.repeat(np.arange(len(events)), np.diff(code_ends, prepend=0))
+    place = view.observed.code_dimension.data[found]
+    single = place >= 0
+    rows.codes[owner[single], place[single]] = found[single]
+    if not single.all():
+        rows.members = found[~single]
+        rows.member_starts[1:] = np.cumsum(np.bincount(owner[~single], minlength=len(events)))
+    dimensions = scratch.orders[:orders]
+    owner = np.repeat(np.arange(len(events)), np.diff(order_ends, prepend=0))
+    rows.keys[owner, dimensions] = _keys(view, scratch, orders)
+    return rows
+
+
+def _keys(view: View, scratch: Scratch, orders: int) -> Array:
+    keys = scratch.keys[:orders]
+    doubles = view.observed.is_double.data[scratch.orders[:orders]] != 0
+    return np.where(doubles, vectors.number_keys(keys.view(np.float64)), keys)
+
+
+def spread(view: View, scratch: Scratch, codes: int, orders: int) -> tuple[Array, Array]:
+    """The rows of the one event the encoder has left in a scratch space."""
+    row_codes = np.full(max(1, len(view.space.coded)), -1, np.int32)
+    row_keys = np.full(max(1, len(view.space.ordered)), ABSENT, np.int64)
+    place = view.observed.code_dimension.data[scratch.codes[:codes]]
+    row_codes[place[place >= 0]] = scratch.codes[:codes][place >= 0]
+    row_keys[scratch.orders[:orders]] = _keys(view, scratch, orders)
+    return row_codes, row_keys
+
+
+def _match(
+    live: LiveIndex, view: View, scratch: Scratch, rows: Rows, events: Sequence[Event], residue_check: ResidueCheck
+) -> list[list[Key]] | None:
+    """Match rows and name the keys; None if the index was rebuilt meanwhile."""
+    kernels = engine.kernels()
+    count = len(rows.codes)
+    if kernels is None:
+        pairs, residues = _plain_pairs(view, scratch, rows)
+    else:
+        pairs, residues = _kernel_pairs(kernels, view, scratch, rows)
+    view.collect(scratch)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=count))]).tolist()
+    entries = pairs[1].tolist()
+    keys = live.registry.keys
+    flat = [keys[entry] for entry in entries]
+    if view is not live.view:
+        return None
+    shared = live.registry.shared or None in flat
+    results = [flat[starts[event] : starts[event + 1]] for event in range(count)]
+    for event, owed in residues.items():
+        found = entries[starts[event] : starts[event + 1]]
+        results[event].extend(keys[entry] for entry in residue_check(view, owed, found, events[event]))
+        shared = shared or None in results[event]
+    if shared:
+        return [[name for key in result for name in (key if isinstance(key, Shared) else (key,) if key is not None else ())] for result in results]
+    return results
+
+
+def _kernel_pairs(kernels: Any, view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
+    """(events, entries) pairs in order of events, and the conjunctions Python must look at."""
+    count = len(rows.codes)
+    segment = view.segment
+    bucket_major = segment is not None and len(segment.arrays["entry_low"]) >= BUCKET_MAJOR and count >= 32
+    capacity = max(1024, 16 * count)
+    residue_capacity = max(64, count) * min(16, view.residue_capacity) if view.residue_rows else 1
+    while True:
+        out_events, out_entries = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+        residue_events, residues = np.empty(residue_capacity, np.int32), np.empty(residue_capacity, np.int32)
+        run = kernels.match_buckets if bucket_major else kernels.match_rows
+        written, owed = run(
+            scratch.header.numbers, rows.codes, rows.keys, rows.member_starts, rows.members, out_events, out_entries, residue_events, residues
+        )
+        if written <= capacity and owed <= residue_capacity:
+            break
+        # Too small: the kernel has counted what it needs.
+        capacity, residue_capacity = max(capacity, written), max(residue_capacity, owed)
+    events, entries = out_events[:written], out_entries[:written]
+    if bucket_major and (marked := entries < 0).any():
+        events, entries = _without_repeats(events, entries, marked)
+    waiting: dict[int, list[int]] = {}
+    for event, row in zip(residue_events[:owed].tolist(), residues[:owed].tolist(), strict=True):
+        waiting.setdefault(event, []).append(row)
+    return (events, entries), waiting
+
+
+def _without_repeats(events: Array, entries: Array, marked: Array) -> tuple[Array, Array]:
+    """Keep one of each marked pair, and the order of events."""
+    pairs = np.unique(events[marked].astype(np.int64) << 32 | (-1 - entries[marked]))
+    events = np.concatenate([events[~marked], pairs >> 32])
+    entries = np.concatenate([entries[~marked], pairs & 0xFFFF_FFFF])
+    order = np.argsort(events, kind="stable")
+    return events[order], entries[order]
+
+
+def _plain_pairs(view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
+    counters = {name: scratch.header[name] for name in ("events", "scanned", "tested", "matched")}
+    found: list[list[int]] = []
+    waiting: dict[int, list[int]] = {}
+    for event in range(len(rows.codes)):
+        row_codes, row_keys = rows.codes[event], rows.keys[event]
+        members = rows.members[rows.member_starts[event] : rows.member_starts[event + 1]]
+        codes = np.concatenate([row_codes[row_codes >= 0], members])
+        entries, owed = vectors.match_row(view, codes, np.flatnonzero(row_keys != ABSENT), row_codes, row_keys, counters)
+        found.append(entries)
+        if owed:
+            waiting[event] = owed
+    for name, number in counters.items():
+        scratch.header[name] = number
+    owner = np.repeat(np.arange(len(found)), [len(entries) for entries in found])
+    return (owner, np.array([entry for entries in found for entry in entries], np.int64)), waiting

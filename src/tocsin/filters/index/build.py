@@ -1,0 +1,318 @@
+"""Build the static part of the index: file every conjunction under its rarest test.
+
+    tables of conjunctions ─▶ how likely is each test? ─▶ rarest = access test, next = second test
+                            ─▶ postings sorted by bucket, group, low end ─▶ conjunctions renumbered in that order
+
+Likelihoods come from events seen lately, blended with how often filters name a value (before any event has been seen, what
+filters ask for is the best guess of what will come). A test that is rare in events gives short buckets.
+
+A bucket of more than `SMALL_BUCKET` entries is cut into groups by the dimension of the second test and sorted by its low
+end, so that a match reads only the stretch that can be true. Renumbering puts conjunctions that are tested together next to
+each other in memory.
+
+Pure NumPy, so it runs the same without Numba and mostly without the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from tocsin.filters.index.header import GRID_CELLS, NO_SECOND
+from tocsin.filters.index.layout import Array, code_bits, order_bits
+from tocsin.filters.index.space import HIGHEST, IN, LOWEST
+from tocsin.filters.index.tables import Tables, ragged, take_rows
+
+__all__ = ["Likelihoods", "Segment", "build", "interval_nodes"]
+
+SMALL_BUCKET = 48
+MAX_LISTED = 256  # an IN list longer than this is an access test only where there is no other
+MIN_GRID = 16  # fewer ranges on a dimension are filed under its mere presence
+_LEVELS = GRID_CELLS.bit_length() - 1
+_MAX_NODES = 4
+
+
+class Likelihoods(msgspec.Struct, frozen=True):
+    """What is known of events: how many were sampled, how often each code came, and sorted key samples per dimension."""
+
+    events: int
+    code_counts: Array
+    key_samples: list[Array]
+    key_counts: list[int]
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A built index: arrays by their name in the header, and what the header must be told besides."""
+
+    tables: Tables
+    arrays: dict[str, Array]
+    codes_known: int
+    orders_known: int
+    always_bucket: int
+    unindexed: int
+    informed: bool
+    """Were real events behind the likelihoods?"""
+
+
+class _Tests(msgspec.Struct):
+    """Every test of every conjunction that could give access: its conjunction, its likelihood, where it stands."""
+
+    conjunction: Array
+    likelihood: Array
+    kind: Array  # 0 code, 1 listed codes, 2 range
+    place: Array  # index into codes, sets or ranges
+
+
+def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods) -> Segment:
+    """Build a segment of all live rows of `tables`."""
+    rows = len(tables.flags)
+    arrays = tables.arrays
+    code_p = _code_likelihoods(tables, code_dimension, seen)
+    bounds = _grids(tables, orders, seen)
+    tests = _tests(tables, code_p, bounds, seen)
+    access, second = _rarest_two(tests, rows)
+    posting_bucket, posting_row, bucket_count, grids = _postings(tables, tests, access, bounds, len(code_dimension), orders)
+    group, low, high = _second_level(tables, tests, second, code_dimension, rows)
+
+    order = np.argsort(posting_bucket, kind="stable")
+    posting_bucket, posting_row = posting_bucket[order], posting_row[order]
+    used, first = np.unique(posting_bucket, return_index=True)
+    last = np.append(first[1:], len(posting_bucket))
+    order = _sort_large(first, last, group[posting_row], low[posting_row])
+    posting_row = posting_row[order]
+
+    # Renumber: a row's new number is the order of its first posting.
+    first_posting = np.full(rows, len(posting_row), np.int64)
+    np.minimum.at(first_posting, posting_row, np.arange(len(posting_row)))
+    new_order = np.argsort(first_posting, kind="stable")
+    renumbered = np.empty(rows, np.int32)
+    renumbered[new_order] = np.arange(rows, dtype=np.int32)
+
+    groups = _groups(first, last, group[posting_row])
+    signatures = _signatures(tables, rows)
+    bucket_of = np.full(bucket_count, -1, np.int32)
+    bucket_of[used] = np.arange(len(used), dtype=np.int32)
+    node_base = len(code_dimension)
+    presence_base = node_base + int((grids >= 0).sum()) * 2 * GRID_CELLS
+    grid_bounds = [bounds[dimension] for dimension in range(orders) if grids[dimension] >= 0]
+    always = int(bucket_of[-1])
+    taken = take_rows(tables, new_order)
+    return Segment(
+        tables=taken,
+        arrays={
+            "code_bucket": bucket_of[:node_base],
+            "order_bucket": bucket_of[presence_base : presence_base + orders],
+            "grid": grids,
+            "grid_bounds": np.concatenate(grid_bounds) if grid_bounds else np.zeros(1, np.int64),
+            "grid_bucket": bucket_of[node_base:presence_base],
+            "bucket_first": first.astype(np.int32),
+            "bucket_last": last.astype(np.int32),
+            **groups,
+            "entry_signature": signatures[posting_row],
+            "entry_conjunction": renumbered[posting_row],
+            "entry_low": low[posting_row],
+            "entry_high": high[posting_row],
+        },
+        codes_known=node_base,
+        orders_known=orders,
+        always_bucket=always,
+        unindexed=int(last[always] - first[always]) if always >= 0 else 0,
+        informed=seen.events > 0,
+    )
+
+
+def _code_likelihoods(tables: Tables, code_dimension: Array, seen: Likelihoods) -> Array:
+    """How likely an event carries each code."""
+    count = len(code_dimension)
+    named = np.bincount(tables.arrays["codes"], minlength=count) + np.bincount(tables.arrays["pool_codes"], minlength=count)
+    dimension = np.where(code_dimension < 0, 0, code_dimension)
+    per_dimension = np.bincount(dimension, weights=named, minlength=1)
+    prior = named / np.maximum(per_dimension[dimension], 1)
+    weight = 32.0
+    return (seen.code_counts[:count] + weight * prior) / (seen.events + weight)
+
+
+def _grids(tables: Tables, orders: int, seen: Likelihoods) -> list[Array]:
+    """Cell bounds for each ordered dimension: quantiles of the keys seen, or of the ends filters name."""
+    bounds: list[Array] = []
+    dimensions = tables.arrays["range_dimensions"]
+    lows, highs = tables.arrays["range_lows"], tables.arrays["range_highs"]
+    for dimension in range(orders):
+        sample = seen.key_samples[dimension] if dimension < len(seen.key_samples) else np.zeros(0, np.int64)
+        if len(sample) < 64:
+            mine = dimensions == dimension
+            ends = np.concatenate([lows[mine], highs[mine], sample])
+            sample = np.sort(ends[(ends > LOWEST) & (ends < HIGHEST)])
+        if not len(sample):
+            sample = np.zeros(1, np.int64)
+        picks = np.linspace(0, len(sample) - 1, GRID_CELLS - 1).astype(np.int64)
+        bounds.append(sample[picks])
+    return bounds
+
+
+def _tests(tables: Tables, code_p: Array, bounds: list[Array], seen: Likelihoods) -> _Tests:
+    arrays = tables.arrays
+    code_row = ragged(arrays["code_starts"])
+    listed = np.flatnonzero(arrays["set_operations"] == IN)
+    set_row = ragged(arrays["set_starts"])[listed]
+    sizes = arrays["set_sizes"][listed]
+    sums = np.concatenate([[0.0], np.cumsum(code_p[arrays["pool_codes"]])])
+    firsts = arrays["set_firsts"][listed]
+    set_p = sums[firsts + sizes] - sums[firsts]
+    set_p = np.where(sizes > MAX_LISTED, 1.0 + set_p, set_p)
+    range_row = ragged(arrays["range_starts"])
+    range_p = _range_likelihoods(arrays, bounds, seen)
+    counts = (len(code_row), len(listed), len(range_row))
+    return _Tests(
+        np.concatenate([code_row, set_row, range_row]),
+        np.concatenate([code_p[arrays["codes"]], set_p, range_p]).astype(np.float32),
+        np.repeat(np.array([0, 1, 2], np.int8), counts),
+        np.concatenate([np.arange(counts[0]), listed, np.arange(counts[2])]),
+    )
+
+
+def _range_likelihoods(arrays: dict[str, Array], bounds: list[Array], seen: Likelihoods) -> Array:
+    """The share of grid cells a range touches, times how often the dimension is there at all."""
+    likelihood = np.ones(len(arrays["range_lows"]))
+    for dimension, cells in enumerate(bounds):
+        mine = np.flatnonzero(arrays["range_dimensions"] == dimension)
+        if len(mine):
+            low, high = interval_cells(cells, arrays["range_lows"][mine], arrays["range_highs"][mine])
+            there = min(1.0, seen.key_counts[dimension] / seen.events) if seen.events and dimension < len(seen.key_counts) else 1.0
+            likelihood[mine] = (high - low + 1) / GRID_CELLS * there
+    return likelihood
+
+
+def _rarest_two(tests: _Tests, rows: int) -> tuple[Array, Array]:
+    """For each row the test with the least likelihood, and the next that can order a group; -1 where there is none."""
+    ranked = tests.likelihood.view(np.uint32).astype(np.uint64) << np.uint64(32) | np.arange(len(tests.place), dtype=np.uint64)
+    nothing = np.uint64(2**64 - 1)
+    best = np.full(rows, nothing)
+    np.minimum.at(best, tests.conjunction, ranked)
+    usable = (ranked != best[tests.conjunction]) & (tests.kind != 1)
+    runner_up = np.full(rows, nothing)
+    np.minimum.at(runner_up, tests.conjunction[usable], ranked[usable])
+    return tuple(  # type: ignore[return-value]
+        np.where(found == nothing, -1, (found & np.uint64(0xFFFF_FFFF)).astype(np.int64)) for found in (best, runner_up)
+    )
+
+
+def interval_cells(bounds: Array, lows: Array, highs: Array) -> tuple[Array, Array]:
+    """First and last cell each range touches."""
+    return np.searchsorted(bounds, lows, "right"), np.searchsorted(bounds, highs, "right")
+
+
+def interval_nodes(bounds: Array, lows: Array, highs: Array) -> tuple[Array, Array]:
+    """File ranges in a grid: first node and number of nodes (at most four) on the finest level where that is enough."""
+    low, high = interval_cells(bounds, lows, highs)
+    level = np.zeros(len(low), np.int64)
+    for step in range(1, _LEVELS + 1):
+        level = np.where((high >> level) - (low >> level) >= _MAX_NODES, step, level)
+    first = (GRID_CELLS >> level) + (low >> level)
+    return first, (high >> level) - (low >> level) + 1
+
+
+def _postings(
+    tables: Tables, tests: _Tests, access: Array, bounds: list[Array], codes: int, orders: int
+) -> tuple[Array, Array, int, Array]:
+    """(bucket, row) pairs; buckets are numbered: codes, grid nodes, dimensions without a grid, the unindexed."""
+    arrays = tables.arrays
+    rows = np.flatnonzero(access >= 0)
+    kind, place = tests.kind[access[rows]], tests.place[access[rows]]
+    by_code, by_list, by_range = (rows[kind == wanted] for wanted in (0, 1, 2))
+    places = [place[kind == wanted] for wanted in (0, 1, 2)]
+
+    buckets, owners = [arrays["codes"][places[0]].astype(np.int64)], [by_code]
+    sizes, firsts = arrays["set_sizes"][places[1]], arrays["set_firsts"][places[1]]
+    offsets = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    buckets.append(arrays["pool_codes"][np.repeat(firsts, sizes) + offsets].astype(np.int64))
+    owners.append(np.repeat(by_list, sizes))
+
+    dimensions = arrays["range_dimensions"][places[2]]
+    busy = np.bincount(dimensions, minlength=orders) >= MIN_GRID
+    grids = np.where(busy, np.cumsum(busy) - 1, -1).astype(np.int32)
+    presence_base = codes + int(busy.sum()) * 2 * GRID_CELLS
+    for dimension in np.unique(dimensions).tolist():
+        mine = np.flatnonzero(dimensions == dimension)
+        if grids[dimension] < 0:
+            buckets.append(np.full(len(mine), presence_base + dimension))
+            owners.append(by_range[mine])
+            continue
+        ranges = places[2][mine]
+        node, count = interval_nodes(bounds[dimension], arrays["range_lows"][ranges], arrays["range_highs"][ranges])
+        steps = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        buckets.append(codes + int(grids[dimension]) * 2 * GRID_CELLS + np.repeat(node, count) + steps)
+        owners.append(np.repeat(by_range[mine], count))
+    always = presence_base + orders
+    unfiled = np.flatnonzero(access < 0)
+    buckets.append(np.full(len(unfiled), always))
+    owners.append(unfiled)
+    return np.concatenate(buckets), np.concatenate(owners), always + 1, grids
+
+
+def _second_level(
+    tables: Tables, tests: _Tests, second: Array, code_dimension: Array, rows: int
+) -> tuple[Array, Array, Array]:
+    """Group (dimension of the second test), low and high (code, or upper halves of the keys) for each row."""
+    arrays = tables.arrays
+    group, low, high = np.full(rows, NO_SECOND, np.int32), np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+    has = np.flatnonzero(second >= 0)
+    kind, place = tests.kind[second[has]], tests.place[second[has]]
+    codes = arrays["codes"][place[kind == 0]]
+    single = code_dimension[codes] >= 0
+    group[has[kind == 0][single]] = code_dimension[codes[single]]
+    low[has[kind == 0][single]] = codes[single]
+    ranged, ranges = has[kind == 2], place[kind == 2]
+    group[ranged] = -1 - arrays["range_dimensions"][ranges]
+    low[ranged] = arrays["range_lows"][ranges] >> 32
+    high[ranged] = arrays["range_highs"][ranges] >> 32
+    return group, low, high
+
+
+def _sort_large(first: Array, last: Array, group: Array, low: Array) -> Array:
+    """An order of postings that leaves small buckets alone and sorts large ones by group and low end."""
+    order = np.arange(len(group))
+    large = np.flatnonzero(last - first > SMALL_BUCKET)
+    if not len(large):
+        return order
+    sizes = (last - first)[large]
+    inside = np.repeat(first[large], sizes) + np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rank = np.repeat(np.arange(len(large)), sizes)
+    sorted_inside = np.lexsort((low[inside], group[inside], rank))
+    order[inside] = inside[sorted_inside]
+    return order
+
+
+def _groups(first: Array, last: Array, group: Array) -> dict[str, Array]:
+    """Cut large buckets into runs of equal group."""
+    large = last - first > SMALL_BUCKET
+    starts = np.zeros(len(group) + 1, bool)
+    inside = np.zeros(len(group) + 1, np.int64)
+    inside[first[large]] += 1
+    inside[last[large]] -= 1
+    covered = np.cumsum(inside)[: len(group)] > 0
+    starts[1 : len(group)] = group[1:] != group[:-1]
+    starts[first] = True
+    group_first = np.flatnonzero(starts[: len(group)] & covered)
+    borders = np.unique(np.concatenate([group_first, last[large]]))
+    group_last = borders[np.searchsorted(borders, group_first, "right")] if len(group_first) else group_first
+    counts = np.zeros(len(first), np.int32)
+    bucket_of_group = np.searchsorted(first, group_first, "right") - 1
+    np.add.at(counts, bucket_of_group, 1)
+    begins = np.cumsum(counts) - counts
+    return {
+        "bucket_groups": np.where(large, begins, -1).astype(np.int32),
+        "bucket_group_count": counts,
+        "group_dimension": group[group_first].astype(np.int32),
+        "group_first": group_first.astype(np.int32),
+        "group_last": group_last.astype(np.int32),
+    }
+
+
+def _signatures(tables: Tables, rows: int) -> Array:
+    """The bits an event must have for a row to be true: one for each of its codes and ordered dimensions."""
+    arrays = tables.arrays
+    signatures = np.zeros(rows, np.uint64)
+    np.bitwise_or.at(signatures, ragged(arrays["code_starts"]), code_bits(arrays["codes"]))
+    np.bitwise_or.at(signatures, ragged(arrays["range_starts"]), order_bits(arrays["range_dimensions"]))
+    return signatures

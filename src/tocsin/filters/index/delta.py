@@ -1,0 +1,108 @@
+"""Filters added since the last build: the same tables, filed in chains instead of sorted postings.
+
+Each conjunction hangs in the chain of one code, one grid node or one ordered dimension, whichever promises to be rare; what
+has none of these hangs in the chain that every event walks. Adding is a few array writes, so it is quick and never blocks a
+match; the price is no second level and no locality, which does not matter while the delta is small.
+
+Concurrency: one writer. A link is written before the head that leads to it, so a reader finds whole links only. When a table
+must move to grow, the heads are copied first: who still holds the old arrays never meets a link that is not in them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tocsin.filters.index.build import MAX_LISTED, Segment, interval_nodes
+from tocsin.filters.index.header import GRID_CELLS
+from tocsin.filters.index.layout import Array, Column, Conjunctions
+from tocsin.filters.index.space import IN, CodedConjunction
+from tocsin.filters.index.tables import Tables
+
+__all__ = ["Delta"]
+
+
+class Delta:
+    """Growing tables and the chains over them, on top of one segment's grids (or none)."""
+
+    def __init__(self, segment: Segment | None, codes: int, orders: int) -> None:
+        self.rows = Conjunctions()
+        self.code_head = Column(np.int32, max(64, 2 * codes), fill=-1)
+        self.order_head = Column(np.int32, max(16, 2 * orders), fill=-1)
+        self.grid_head: Array = np.full(max(1, len(segment.arrays["grid_bucket"]) if segment else 1), -1, np.int32)
+        self.link_next = Column(np.int32, fill=-1)
+        self.link_conjunction = Column(np.int32)
+        self.always_head: Array = np.full(1, -1, np.int32)
+        self.unindexed = 0
+        self._grids = segment.arrays["grid"] if segment else np.zeros(0, np.int32)
+        self._bounds = segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def reserve(self, codes: int, orders: int) -> bool:
+        """Make room for codes and ordered dimensions made meanwhile; True if an array moved."""
+        self.code_head.size, self.order_head.size = len(self.code_head.data), len(self.order_head.data)
+        moved = self.code_head.reserve(codes, fill=-1)
+        return self.order_head.reserve(orders, fill=-1) or moved
+
+    def add(self, row: CodedConjunction, entry: int, multiple: bool, code_counts: Array) -> bool:
+        """Add and file a conjunction; True if an array moved (readers then need a new header)."""
+        heads, places = self._place(row, code_counts)
+        number = len(self.rows)
+        moved = self.rows.append(row, entry, multiple)
+        moved = self.link_next.reserve(self.link_next.size + len(places), fill=-1) or moved
+        moved = self.link_conjunction.reserve(self.link_conjunction.size + len(places)) or moved
+        if moved:
+            self._copy_heads()
+        target: Array = getattr(self, heads) if heads.endswith(("grid_head", "always_head")) else getattr(self, heads).data
+        for place in places:
+            self.link_conjunction.extend([number])
+            self.link_next.extend([target[place]])
+            target[place] = self.link_next.size - 1
+        return moved
+
+    def _place(self, row: CodedConjunction, code_counts: Array) -> tuple[str, list[int]]:
+        """Which heads lead to a conjunction: of its rarest code, a short list of codes, a range, or the one for all."""
+        if row.codes:
+            return "code_head", [min(row.codes, key=code_counts.__getitem__) if len(row.codes) > 1 else row.codes[0]]
+        lists = [test.items for test in row.sets if test.operation == IN]
+        if lists and (len(shortest := min(lists, key=len)) <= MAX_LISTED or not row.ranges):
+            return "code_head", shortest
+        for dimension, low, high in row.ranges:
+            if dimension < len(self._grids) and self._grids[dimension] >= 0:
+                grid = int(self._grids[dimension])
+                bounds = self._bounds[grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
+                first, count = interval_nodes(bounds, np.array([low]), np.array([high]))
+                node = grid * 2 * GRID_CELLS + int(first[0])
+                return "grid_head", list(range(node, node + int(count[0])))
+        if row.ranges:
+            return "order_head", [row.ranges[0][0]]
+        self.unindexed += 1
+        return "always_head", [0]
+
+    def _copy_heads(self) -> None:
+        self.code_head.data = self.code_head.data.copy()
+        self.order_head.data = self.order_head.data.copy()
+        self.grid_head, self.always_head = self.grid_head.copy(), self.always_head.copy()
+
+    def tables(self, rows: int | None = None) -> Tables:
+        """The first `rows` conjunctions as finished tables; arrays are copies."""
+        count = len(self.rows) if rows is None else rows
+        used = self.rows.arrays()
+        code_end, range_end = int(used["code_starts"][count]), int(used["range_starts"][count])
+        set_end = int(used["set_starts"][count])
+        ends = {
+            "codes": code_end,
+            **dict.fromkeys(("code_starts", "range_starts", "set_starts"), count + 1),
+            **dict.fromkeys(("range_dimensions", "range_lows", "range_highs"), range_end),
+            **dict.fromkeys(("set_dimensions", "set_operations", "set_firsts", "set_sizes"), set_end),
+            **dict.fromkeys(("entries", "flags"), count),
+        }
+        arrays = {name: array[: ends.get(name)].copy() for name, array in used.items()}
+        return Tables(arrays, {row: texts for row, texts in self.rows.residues.items() if row < count})
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Memory held."""
+        columns = [*self.rows.columns.values(), self.code_head, self.order_head, self.link_next, self.link_conjunction]
+        return sum(column.data.nbytes for column in columns) + self.grid_head.nbytes

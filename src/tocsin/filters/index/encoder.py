@@ -1,0 +1,227 @@
+"""Event → codes and keys: the numbers an index asks for.
+
+An encoder is compiled from a `Space` and thrown away when the space gains a dimension. Bare names are found while walking
+once over the event's attributes and payload; computed terms, dotted paths and envelope fields are fetched by their getters;
+IS NULL is asked of its own getters.
+
+Speed rules here: one dictionary look-up per name, one per text, plain memoryview writes. Everything unusual (equality on
+numbers, ordered texts, arrays …) is behind `_More`, which only the names that need it pay for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tocsin.filters import normal, values
+from tocsin.filters.evaluate import Getter, compile_value
+from tocsin.filters.index.space import MEMBER, Labels, Space
+from tocsin.filters.syntax import Field
+from tocsin.model import ENVELOPE, Event
+
+__all__ = ["Buffers", "Encoder"]
+
+_RESOLVED = frozenset((*ENVELOPE, "data", "attributes"))
+_EXACT = 2**53
+
+
+class Buffers:
+    """Where codes and keys are written; `doubles` and `wholes` are two views of the same eight bytes each."""
+
+    __slots__ = ("codes", "doubles", "orders", "wholes")
+
+    def __init__(self, codes: Any, orders: Any, keys: Any) -> None:
+        self.codes, self.orders = memoryview(codes), memoryview(orders)
+        self.wholes = memoryview(keys)
+        self.doubles = self.wholes.cast("B").cast("d")
+
+
+class _More:
+    """What a name needs beyond text equality and number ranges."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+        self.number_other = -1
+        self.booleans: dict[Any, int] = {}
+        self.boolean_other = -1
+        self.ordered_texts: list[tuple[int, Labels, bool]] = []
+        self.time = -1
+        self.members: dict[Any, int] = {}
+
+    def text(self, value: str, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+        for dimension, labels, backwards in self.ordered_texts:
+            out.orders[orders] = dimension
+            out.wholes[orders] = labels.key(value[::-1] if backwards else value)
+            orders += 1
+        if self.time >= 0:
+            moment = values.text_as_time(value)
+            if moment is not None:
+                orders = self.moment(moment, out, orders)
+        return codes, orders
+
+    def number(self, value: float, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+        code = self.numbers.get(value if -_EXACT < value < _EXACT else float(value), self.number_other)
+        if code >= 0:
+            out.codes[codes] = code
+            codes += 1
+        return codes, orders
+
+    def moment(self, value: Any, out: Buffers, orders: int) -> int:
+        if self.time >= 0:
+            out.orders[orders] = self.time
+            out.wholes[orders] = values.micros(value)
+            orders += 1
+        return orders
+
+    def rest(self, value: Any, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+        """Booleans, timestamps and arrays."""
+        if isinstance(value, bool):
+            code = self.booleans.get(value, self.boolean_other)
+            if code >= 0:
+                out.codes[codes] = code
+                codes += 1
+        elif isinstance(value, list):
+            if self.members:
+                for code in self._member_codes(value):
+                    out.codes[codes] = code
+                    codes += 1
+        elif values.kind_of(value) == values.TIME:
+            orders = self.moment(value, out, orders)
+        return codes, orders
+
+    def _member_codes(self, array: list[Any]) -> set[int]:
+        found = set()
+        for element in array:
+            kind = values.kind_of(element)
+            if kind == values.NUMBER:
+                element = values.number(element)
+                element = element if -_EXACT < element < _EXACT else float(element)
+            if kind in (values.NUMBER, values.TEXT) and (code := self.members.get(element)) is not None:
+                found.add(code)
+        return found
+
+
+# What is looked up for a name: text codes, code for other texts (-1 = not wanted), number dimension (-1), and the rest.
+_Slot = tuple[dict[Any, int], int, int, _More | None]
+
+
+class Encoder:
+    """Writes events as numbers for one version of a space."""
+
+    def __init__(self, space: Space) -> None:
+        self.version = space.version
+        self._slots: dict[str, _Slot] = {}
+        self._computed: list[tuple[Getter, _Slot]] = []
+        self._nullness: list[tuple[Getter, int, int]] = []
+        slots: dict[str, list[Any]] = {}
+
+        def slot_of(term: str) -> list[Any]:
+            return slots.setdefault(term, [{}, -1, -1, None])
+
+        def more_of(term: str) -> _More:
+            slot = slot_of(term)
+            if slot[3] is None:
+                slot[3] = _More()
+            more: _More = slot[3]
+            return more
+
+        for coded in space.coded:
+            if coded.test == values.TEXT:
+                slot_of(coded.term)[:2] = coded.codes, coded.other
+            elif coded.test == values.NUMBER:
+                more = more_of(coded.term)
+                more.numbers, more.number_other = coded.codes, coded.other
+            elif coded.test == values.BOOLEAN:
+                more = more_of(coded.term)
+                more.booleans, more.boolean_other = coded.codes, coded.other
+            elif coded.test == MEMBER:
+                more_of(coded.term).members = coded.codes
+            elif coded.test == normal.NULLNESS:
+                getter = compile_value(space.terms[coded.term])
+                # Both codes are made here if need be: an encoder must never write to the space, so look, do not make.
+                self._nullness.append((getter, coded.codes.get(0, -1), coded.codes.get(1, -1)))
+        for ordered in space.ordered:
+            if ordered.kind == values.NUMBER:
+                slot_of(ordered.term)[2] = ordered.number
+            elif ordered.kind == values.TIME:
+                more_of(ordered.term).time = ordered.number
+            elif ordered.labels is not None:
+                backwards = ordered.kind == normal.REVERSED
+                more_of(ordered.term).ordered_texts.append((ordered.number, ordered.labels, backwards))
+        for term, slot in slots.items():
+            value = space.terms[term]
+            if isinstance(value, Field) and len(value.path) == 1 and value.path[0] not in _RESOLVED:
+                self._slots[value.path[0]] = tuple(slot)  # type: ignore[assignment]
+            else:
+                self._computed.append((compile_value(value), tuple(slot)))  # type: ignore[arg-type]
+
+    def encode(self, event: Event, out: Buffers, codes: int = 0, orders: int = 0) -> tuple[int, int]:
+        """Write the event's codes and keys behind those already there; returns the new counts."""
+        started = codes, orders
+        find = self._slots.get
+        out_codes, out_orders, out_doubles = out.codes, out.orders, out.doubles
+        data, attributes = event.data, event.attributes
+        if type(data) is not dict:
+            items = attributes.items()
+        elif attributes:
+            items = {**data, **attributes}.items()  # an attribute hides a payload field of the same name
+        else:
+            items = data.items()
+        try:
+            for name, value in items:
+                slot = find(name)
+                if slot is None:
+                    continue
+                kind = type(value)
+                texts, other, number, more = slot
+                if kind is str:
+                    code = texts.get(value, other)
+                    if code >= 0:
+                        out_codes[codes] = code
+                        codes += 1
+                    if more is not None:
+                        codes, orders = more.text(value, out, codes, orders)
+                elif kind is float or kind is int:
+                    if number >= 0:
+                        out_orders[orders] = number
+                        out_doubles[orders] = value
+                        orders += 1
+                    if more is not None:
+                        codes, orders = more.number(value, out, codes, orders)
+                elif more is not None and value is not None:
+                    codes, orders = more.rest(value, out, codes, orders)
+            for getter, slot in self._computed:
+                codes, orders = self._put(slot, getter(event), out, codes, orders)
+        except (OverflowError, ValueError):  # a whole number that no double can hold: the long way makes it infinite
+            codes, orders = started
+            for name, value in items:
+                if (slot := find(name)) is not None:
+                    codes, orders = self._put(slot, value, out, codes, orders)
+            for getter, slot in self._computed:
+                codes, orders = self._put(slot, getter(event), out, codes, orders)
+        for getter, null, present in self._nullness:
+            code = null if getter(event) is None else present
+            if code >= 0:
+                out_codes[codes] = code
+                codes += 1
+        return codes, orders
+
+    @staticmethod
+    def _put(slot: _Slot, value: Any, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+        texts, other, number, more = slot
+        kind = values.kind_of(value)
+        if kind == values.TEXT:
+            code = texts.get(value, other)
+            if code >= 0:
+                out.codes[codes] = code
+                codes += 1
+            return more.text(value, out, codes, orders) if more is not None else (codes, orders)
+        if kind == values.NUMBER:
+            value = values.number(value)
+            if number >= 0:
+                out.orders[orders] = number
+                out.doubles[orders] = value
+                orders += 1
+            return more.number(value, out, codes, orders) if more is not None else (codes, orders)
+        if more is not None and value is not None:
+            return more.rest(value, out, codes, orders)
+        return codes, orders

@@ -1,0 +1,561 @@
+"""Numba kernels: match one event, match many. Importing this module compiles them, or loads them from Numba's cache.
+
+A kernel gets one array, the header: addresses of flat arrays and counters, laid out by `header.SLOT`. The plain-NumPy twin
+of this module is `vectors`; both are tested against each other and against linear evaluation.
+
+For one event: scatter its codes and keys into dense rows; for each code, and for each grid cell a key lies in, walk the
+bucket of conjunctions filed there, testing signature, second-level order, then the whole conjunction; clean the rows.
+For a batch of a large index the loops are turned round (*bucket-major*): each bucket is walked once for all events that
+reach it, while it is in the processor's cache. That doubles the speed at a million filters.
+
+Out-of-range reads are not checked here; `Header.pin` and the callers in `runtime` guarantee sizes.
+"""
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import carray, njit, types
+from numba.extending import intrinsic
+
+from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES, SLOT
+from tocsin.filters.index.layout import CODE_BITS, CONJUNCTION_COLUMNS, MULTIPLE, ORDER_BITS, RESIDUE
+from tocsin.filters.index.space import ABSENT, IN, NOT_IN
+
+__all__ = ["match_buckets", "match_one", "match_rows"]
+
+_ENDLESS = 1 << 40  # the kernels know their bounds; arrays made of addresses do not
+
+
+def _pointer_to(item):
+    @intrinsic
+    def convert(typing_context, address):
+        def generate(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(item)(types.int64), generate
+
+    return convert
+
+
+_p32, _p64, _pu64, _pu8, _pf64 = map(_pointer_to, (types.int32, types.int64, types.uint64, types.uint8, types.float64))
+
+
+@njit(inline="always")
+def _i32(address):
+    return carray(_p32(address), _ENDLESS)
+
+
+@njit(inline="always")
+def _i64(address):
+    return carray(_p64(address), _ENDLESS)
+
+
+@njit(inline="always")
+def _u64(address):
+    return carray(_pu64(address), _ENDLESS)
+
+
+@njit(inline="always")
+def _u8(address):
+    return carray(_pu8(address), _ENDLESS)
+
+
+_SEGMENT_ROWS = SLOT["segment_code_starts"]
+_DELTA_ROWS = SLOT["delta_code_starts"]
+_COLUMN = {name: place for place, name in enumerate(CONJUNCTION_COLUMNS)}
+(
+    _CODE_STARTS, _CODES, _RANGE_STARTS, _RANGE_DIMENSIONS, _RANGE_LOWS, _RANGE_HIGHS, _SET_STARTS, _SET_DIMENSIONS,
+    _SET_OPERATIONS, _SET_FIRSTS, _SET_SIZES, _POOL_CODES, _POOL_CUTS, _ENTRIES, _FLAGS,
+) = range(len(_COLUMN))  # fmt: skip
+assert list(_COLUMN)[_FLAGS] == "flags"
+
+_S_CODE_BUCKET, _S_GRID, _S_GRID_BOUNDS = SLOT["segment_code_bucket"], SLOT["segment_grid"], SLOT["segment_grid_bounds"]
+_S_GRID_BUCKET, _S_ORDER_BUCKET = SLOT["segment_grid_bucket"], SLOT["segment_order_bucket"]
+_S_BUCKET_FIRST, _S_BUCKET_LAST = SLOT["segment_bucket_first"], SLOT["segment_bucket_last"]
+_S_BUCKET_GROUPS, _S_BUCKET_GROUP_COUNT = SLOT["segment_bucket_groups"], SLOT["segment_bucket_group_count"]
+_S_GROUP_DIMENSION, _S_GROUP_FIRST, _S_GROUP_LAST = (
+    SLOT["segment_group_dimension"], SLOT["segment_group_first"], SLOT["segment_group_last"],
+)  # fmt: skip
+_S_SIGNATURE, _S_CONJUNCTION = SLOT["segment_entry_signature"], SLOT["segment_entry_conjunction"]
+_S_LOW, _S_HIGH = SLOT["segment_entry_low"], SLOT["segment_entry_high"]
+_D_CODE_HEAD, _D_ORDER_HEAD, _D_GRID_HEAD = SLOT["delta_code_head"], SLOT["delta_order_head"], SLOT["delta_grid_head"]
+_D_NEXT, _D_CONJUNCTION = SLOT["delta_link_next"], SLOT["delta_link_conjunction"]
+_CODES_IN, _ORDERS_IN, _KEYS_IN, _IS_DOUBLE = SLOT["codes_in"], SLOT["orders_in"], SLOT["keys_in"], SLOT["is_double"]
+_CODE_DIMENSION, _ROW_CODES, _ROW_KEYS = SLOT["code_dimension"], SLOT["row_codes"], SLOT["row_keys"]
+_OUT_ENTRIES, _OUT_RESIDUES, _ENTRY_SEEN = SLOT["out_entries"], SLOT["out_residues"], SLOT["entry_seen"]
+_CODE_COUNTS, _KEY_SAMPLES, _KEY_COUNTS = SLOT["code_counts"], SLOT["key_samples"], SLOT["key_counts"]
+_SAMPLED, _BUCKETS, _HEADS, _BUCKET_COUNT = SLOT["sampled"], SLOT["buckets"], SLOT["heads"], SLOT["bucket_count"]
+_CODE_COUNT, _ORDER_COUNT, _CODES_KNOWN = SLOT["code_count"], SLOT["order_count"], SLOT["codes_known"]
+_ORDERS_KNOWN = SLOT["orders_known"]
+_ALWAYS_BUCKET, _D_ALWAYS_HEAD = SLOT["always_bucket"], SLOT["delta_always_head"]
+_STAMP, _RESIDUE_COUNT, _EVENTS = SLOT["stamp"], SLOT["residue_count"], SLOT["events"]
+_SCANNED, _TESTED, _MATCHED = SLOT["scanned"], SLOT["tested"], SLOT["matched"]
+_INFINITY_KEY, _SIGN = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF
+
+
+@njit(inline="always")
+def _rows(h, base):
+    return (
+        _i32(h[base + _CODE_STARTS]), _i32(h[base + _CODES]),
+        _i32(h[base + _RANGE_STARTS]), _i32(h[base + _RANGE_DIMENSIONS]), _i64(h[base + _RANGE_LOWS]), _i64(h[base + _RANGE_HIGHS]),
+        _i32(h[base + _SET_STARTS]), _i32(h[base + _SET_DIMENSIONS]), _i32(h[base + _SET_OPERATIONS]),
+        _i32(h[base + _SET_FIRSTS]), _i32(h[base + _SET_SIZES]), _i32(h[base + _POOL_CODES]), _i64(h[base + _POOL_CUTS]),
+        _i32(h[base + _ENTRIES]), _u8(h[base + _FLAGS]),
+    )  # fmt: skip
+
+
+@njit(inline="always")
+def _postings(h):
+    return (
+        _i32(h[_S_BUCKET_FIRST]), _i32(h[_S_BUCKET_LAST]), _i32(h[_S_BUCKET_GROUPS]), _i32(h[_S_BUCKET_GROUP_COUNT]),
+        _i32(h[_S_GROUP_DIMENSION]), _i32(h[_S_GROUP_FIRST]), _i32(h[_S_GROUP_LAST]),
+        _u64(h[_S_SIGNATURE]), _i32(h[_S_CONJUNCTION]), _i32(h[_S_LOW]), _i32(h[_S_HIGH]),
+    )  # fmt: skip
+
+
+@njit(inline="always")
+def _code_bit(code):
+    return types.uint64(1) << ((types.uint64(code) * types.uint64(2654435761) >> types.uint64(8)) % types.uint64(CODE_BITS))
+
+
+@njit(inline="always")
+def _order_bit(dimension):
+    return types.uint64(1) << (types.uint64(CODE_BITS) + types.uint64(dimension) % types.uint64(ORDER_BITS))
+
+
+@njit(inline="always")
+def _double_key(bits):
+    """Turn the bits of a double into its ordered key: `intervals.number_key` for a whole machine word."""
+    magnitude = bits & _SIGN
+    if magnitude > _INFINITY_KEY:
+        return _INFINITY_KEY + 1
+    return magnitude if bits >= 0 else -magnitude
+
+
+@njit
+def _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
+    """Is every test of the conjunction true for the event in the rows?"""
+    (code_starts, codes, range_starts, range_dimensions, range_lows, range_highs,
+     set_starts, set_dimensions, set_operations, set_firsts, set_sizes, pool_codes, pool_cuts, _e, _f) = rows  # fmt: skip
+    for i in range(code_starts[conjunction], code_starts[conjunction + 1]):
+        code = codes[i]
+        dimension = code_dimension[code]
+        if dimension >= 0:
+            if row_codes[dimension] != code:
+                return False
+        else:
+            found = False
+            for m in range(member_first, member_last):
+                if members[m] == code:
+                    found = True
+                    break
+            if not found:
+                return False
+    for i in range(range_starts[conjunction], range_starts[conjunction + 1]):
+        key = row_keys[range_dimensions[i]]
+        if key < range_lows[i] or key > range_highs[i]:
+            return False
+    for i in range(set_starts[conjunction], set_starts[conjunction + 1]):
+        operation = set_operations[i]
+        low, high = set_firsts[i], set_firsts[i] + set_sizes[i]
+        first = low
+        if operation == IN or operation == NOT_IN:
+            code = row_codes[set_dimensions[i]]
+            if code < 0:
+                return False
+            while low < high:
+                middle = (low + high) >> 1
+                if pool_codes[middle] < code:
+                    low = middle + 1
+                else:
+                    high = middle
+            inside = low < first + set_sizes[i] and pool_codes[low] == code
+            if inside != (operation == IN):
+                return False
+        else:
+            key = row_keys[set_dimensions[i]]
+            if key == ABSENT:
+                return False
+            while low < high:
+                middle = (low + high) >> 1
+                if pool_cuts[middle] <= key:
+                    low = middle + 1
+                else:
+                    high = middle
+            if (low - first) & 1 == 0:
+                return False
+    return True
+
+
+@njit(inline="always")
+def _emit(h, rows, conjunction, number, out, count, residues, seen, stamp):
+    """Report a true conjunction: its entry, or the conjunction itself where Python must look further.
+
+    A filter with several alternatives is reported once per `stamp`; with stamp -1, marked as -1 - entry, it is left to the
+    caller to drop repetitions.
+    """
+    flags = rows[14][conjunction]
+    if flags & RESIDUE:
+        residues[h[_RESIDUE_COUNT]] = number
+        h[_RESIDUE_COUNT] += 1
+        return count
+    entry = rows[13][conjunction]
+    if flags & MULTIPLE:
+        if stamp < 0:
+            entry = -1 - entry
+        elif seen[entry] == stamp:
+            return count
+        else:
+            seen[entry] = stamp
+    out[count] = entry
+    return count + 1
+
+
+@njit
+def _walk_entries(h, rows, postings, first, last, high_test, half_key, signature, event, out, count, residues, seen, stamp):
+    """Test the entries of a stretch: signature, upper end of the second test, then everything."""
+    code_dimension, row_codes, row_keys, members, member_first, member_last = event
+    signatures, conjunctions, highs = postings[7], postings[8], postings[10]
+    flags = rows[14]
+    h[_SCANNED] += last - first
+    for j in range(first, last):
+        if signatures[j] & ~signature != 0 or (high_test and highs[j] < half_key):
+            continue
+        conjunction = conjunctions[j]
+        if flags[conjunction] == 0:
+            continue
+        h[_TESTED] += 1
+        if _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
+            count = _emit(h, rows, conjunction, conjunction, out, count, residues, seen, stamp)
+    return count
+
+
+@njit
+def _walk_bucket(h, rows, postings, bucket, signature, event, out, count, residues, seen, stamp):
+    """Test a bucket; where it has groups, only the stretch of each whose second test can be true."""
+    group_dimension, group_first, group_last, lows = postings[4], postings[5], postings[6], postings[9]
+    row_codes, row_keys = event[1], event[2]
+    group = postings[2][bucket]
+    end = group + postings[3][bucket] if group >= 0 else 0
+    while group < end:
+        first, last, high_test, half = postings[0][bucket], postings[1][bucket], False, 0
+        if group >= 0:
+            first, last, dimension = group_first[group], group_last[group], group_dimension[group]
+            if dimension >= 0 and dimension != NO_SECOND:  # sorted by code: the equal ones
+                code = row_codes[dimension]
+                first, end_of_group = _first_not_below(lows, first, last, code), last
+                last = _first_not_below(lows, first, end_of_group, code + 1) if code >= 0 else first
+            elif dimension < 0:  # sorted by low end: those that begin at or below the key
+                key = row_keys[-1 - dimension]
+                half, high_test = key >> 32, True
+                last = _first_not_below(lows, first, last, half + 1) if key != ABSENT else first
+        count = _walk_entries(h, rows, postings, first, last, high_test, half, signature, event, out, count, residues, seen, stamp)
+        group += 1
+    return count
+
+
+@njit(inline="always")
+def _first_not_below(sorted_items, low, high, item):
+    while low < high:
+        middle = (low + high) >> 1
+        if sorted_items[middle] < item:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
+def _cell(bounds, base, key):
+    """The grid cell a key lies in: how many of the grid's bounds are at or below it."""
+    low, high = 0, GRID_CELLS - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if bounds[base + middle] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
+def _walk_chain(h, rows, head, event, out, count, residues, seen, stamp):
+    """Test the recently added conjunctions filed under one head."""
+    code_dimension, row_codes, row_keys, members, member_first, member_last = event
+    following, conjunctions = _i32(h[_D_NEXT]), _i32(h[_D_CONJUNCTION])
+    while head >= 0:
+        conjunction = conjunctions[head]
+        h[_SCANNED] += 1
+        if rows[14][conjunction] != 0:
+            h[_TESTED] += 1
+            if _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
+                count = _emit(h, rows, conjunction, -1 - conjunction, out, count, residues, seen, stamp)
+        head = following[head]
+    return count
+
+
+@njit
+def _places(h, codes, code_count, orders, order_count, row_keys, buckets, heads):
+    """List where to look for an event: buckets of the segment and heads of the delta; returns how many of each.
+
+    The codes first, then for each key its grid cells from fine to coarse, then what every event must look at.
+    """
+    code_bucket, code_head = _i32(h[_S_CODE_BUCKET]), _i32(h[_D_CODE_HEAD])
+    order_bucket, order_head = _i32(h[_S_ORDER_BUCKET]), _i32(h[_D_ORDER_HEAD])
+    grid_bucket, grid_head = _i32(h[_S_GRID_BUCKET]), _i32(h[_D_GRID_HEAD])
+    grids, bounds = _i32(h[_S_GRID]), _i64(h[_S_GRID_BOUNDS])
+    codes_known, orders_known = h[_CODES_KNOWN], h[_ORDERS_KNOWN]
+    bucket_count = 0
+    head_count = 0
+    for i in range(code_count):
+        code = codes[i]
+        if code < codes_known and code_bucket[code] >= 0:
+            buckets[bucket_count] = code_bucket[code]
+            bucket_count += 1
+        if code_head[code] >= 0:
+            heads[head_count] = code_head[code]
+            head_count += 1
+    for i in range(order_count):
+        order = orders[i]
+        if order < orders_known and grids[order] >= 0:
+            base = grids[order] * 2 * GRID_CELLS
+            node = GRID_CELLS + _cell(bounds, grids[order] * (GRID_CELLS - 1), row_keys[order])
+            while node > 0:
+                if grid_bucket[base + node] >= 0:
+                    buckets[bucket_count] = grid_bucket[base + node]
+                    bucket_count += 1
+                if grid_head[base + node] >= 0:
+                    heads[head_count] = grid_head[base + node]
+                    head_count += 1
+                node >>= 1
+            continue
+        if order < orders_known and order_bucket[order] >= 0:
+            buckets[bucket_count] = order_bucket[order]
+            bucket_count += 1
+        if order_head[order] >= 0:
+            heads[head_count] = order_head[order]
+            head_count += 1
+    if h[_ALWAYS_BUCKET] >= 0:
+        buckets[bucket_count] = h[_ALWAYS_BUCKET]
+        bucket_count += 1
+    if _i32(h[_D_ALWAYS_HEAD])[0] >= 0:
+        heads[head_count] = _i32(h[_D_ALWAYS_HEAD])[0]
+        head_count += 1
+    return bucket_count, head_count
+
+
+@njit
+def _signature(codes, code_count, orders, order_count):
+    signature = types.uint64(0)
+    for i in range(code_count):
+        signature |= _code_bit(codes[i])
+    for i in range(order_count):
+        signature |= _order_bit(orders[i])
+    return signature
+
+
+@njit
+def _match_event(h, codes, code_count, orders, order_count, event, out, residues, seen, stamp):
+    """Match the event that is in the rows; `codes` and `orders` list what it has. Returns how many entries are in `out`."""
+    buckets, heads = _i32(h[_BUCKETS]), _i32(h[_HEADS])
+    bucket_count, head_count = _places(h, codes, code_count, orders, order_count, event[2], buckets, heads)
+    count = 0
+    if bucket_count:
+        signature = _signature(codes, code_count, orders, order_count)
+        rows, postings = _rows(h, _SEGMENT_ROWS), _postings(h)
+        for i in range(bucket_count):
+            count = _walk_bucket(h, rows, postings, buckets[i], signature, event, out, count, residues, seen, stamp)
+    if head_count:
+        rows = _rows(h, _DELTA_ROWS)
+        for i in range(head_count):
+            count = _walk_chain(h, rows, heads[i], event, out, count, residues, seen, stamp)
+    return count
+
+
+@njit
+def _observe(h, codes, code_count, orders, order_count, row_keys):
+    """Remember what one event in sixteen looks like: the next build files filters by what is rare."""
+    h[_EVENTS] += 1
+    if h[_EVENTS] & 15 == 0:
+        _i64(h[_SAMPLED])[0] += 1
+        code_counts, samples, counts = _i32(h[_CODE_COUNTS]), _i64(h[_KEY_SAMPLES]), _i32(h[_KEY_COUNTS])
+        for i in range(code_count):
+            code_counts[codes[i]] += 1
+        for i in range(order_count):
+            dimension = orders[i]
+            samples[dimension * SAMPLES + counts[dimension] % SAMPLES] = row_keys[dimension]
+            counts[dimension] += 1
+
+
+@njit(["int64(int64[::1])"], cache=True)
+def match_one(h):
+    """Match the event in `codes_in`, `orders_in`, `keys_in`; returns how many entries are in `out_entries`."""
+    codes, orders, keys = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i64(h[_KEYS_IN])
+    row_codes, row_keys = _i32(h[_ROW_CODES]), _i64(h[_ROW_KEYS])
+    code_dimension, is_double = _i32(h[_CODE_DIMENSION]), _u8(h[_IS_DOUBLE])
+    code_count, order_count = h[_CODE_COUNT], h[_ORDER_COUNT]
+    for i in range(code_count):
+        dimension = code_dimension[codes[i]]
+        if dimension >= 0:
+            row_codes[dimension] = codes[i]
+    for i in range(order_count):
+        dimension = orders[i]
+        row_keys[dimension] = _double_key(keys[i]) if is_double[dimension] else keys[i]
+    h[_RESIDUE_COUNT] = 0
+    h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
+    event = (code_dimension, row_codes, row_keys, codes, 0, code_count)
+    count = _match_event(
+        h, codes, code_count, orders, order_count, event,
+        _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN]), h[_STAMP],
+    )  # fmt: skip
+    _observe(h, codes, code_count, orders, order_count, row_keys)
+    for i in range(code_count):
+        dimension = code_dimension[codes[i]]
+        if dimension >= 0:
+            row_codes[dimension] = -1
+    for i in range(order_count):
+        row_keys[orders[i]] = ABSENT
+    h[_MATCHED] += count
+    return count
+
+
+@njit
+def _list_row(row_codes, members, member_first, member_last, codes, row_keys, orders):
+    """List the codes and ordered dimensions a dense row has; returns how many of each."""
+    code_count = 0
+    for d in range(row_codes.shape[0]):
+        if row_codes[d] >= 0:
+            codes[code_count] = row_codes[d]
+            code_count += 1
+    for m in range(member_first, member_last):
+        codes[code_count] = members[m]
+        code_count += 1
+    order_count = 0
+    for d in range(row_keys.shape[0]):
+        if row_keys[d] != ABSENT:
+            orders[order_count] = d
+            order_count += 1
+    return code_count, order_count
+
+
+_BATCH = (
+    "UniTuple(int64, 2)(int64[::1], int32[:, ::1], int64[:, ::1], int32[::1], int32[::1], "
+    "int32[::1], int32[::1], int32[::1], int32[::1])"
+)
+
+
+@njit
+def _hand_over(h, event, one, count, written, out_events, out_entries, owed, residue_events, out_residues):
+    """Copy what one event (or one bucket for it) gave into the batch's output, as far as there is room; count it anyway."""
+    residues = _i32(h[_OUT_RESIDUES])
+    if written + count <= out_entries.shape[0]:
+        for i in range(count):
+            out_events[written + i] = event
+            out_entries[written + i] = one[i]
+    found = h[_RESIDUE_COUNT]
+    if owed + found <= out_residues.shape[0]:
+        for i in range(found):
+            residue_events[owed + i] = event
+            out_residues[owed + i] = residues[i]
+    h[_RESIDUE_COUNT] = 0
+    h[_MATCHED] += count
+    return written + count, owed + found
+
+
+@njit
+def _sort_by_event(events, written, out_events, out_entries):
+    """A counting sort: the pairs come bucket by bucket, the caller wants them event by event."""
+    starts = np.zeros(events + 1, np.int64)
+    for i in range(written):
+        starts[out_events[i] + 1] += 1
+    for e in range(events):
+        starts[e + 1] += starts[e]
+    sorted_entries = np.empty(written, np.int32)
+    for i in range(written):
+        e = out_events[i]
+        sorted_entries[starts[e]] = out_entries[i]
+        starts[e] += 1
+    place = 0
+    for e in range(events):
+        while place < starts[e]:
+            out_events[place] = e
+            out_entries[place] = sorted_entries[place]
+            place += 1
+
+
+@njit([_BATCH], cache=True, nogil=True)
+def match_rows(h, row_codes, row_keys, member_starts, members, out_events, out_entries, residue_events, out_residues):
+    """Match dense rows one after the other.
+
+    Returns how many pairs (event, entry) and residues there are; if that is more than there was room for, call again.
+    """
+    codes, orders, code_dimension = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_CODE_DIMENSION])
+    one, residues, seen = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN])
+    written = 0
+    owed = 0
+    h[_RESIDUE_COUNT] = 0
+    for e in range(row_codes.shape[0]):
+        first, last = member_starts[e], member_starts[e + 1]
+        code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
+        h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
+        event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(first), types.int64(last))
+        count = _match_event(h, codes, code_count, orders, order_count, event, one, residues, seen, h[_STAMP])
+        written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+        _observe(h, codes, code_count, orders, order_count, row_keys[e])
+    return written, owed
+
+
+@njit([_BATCH], cache=True, nogil=True)
+def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, out_entries, residue_events, out_residues):
+    """Match dense rows bucket by bucket; as `match_rows`, but entries of filters with several alternatives are marked
+    -1 - entry and may be repeated.
+    """
+    codes, orders, code_dimension = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_CODE_DIMENSION])
+    one, residues, seen = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN])
+    buckets, heads = _i32(h[_BUCKETS]), _i32(h[_HEADS])
+    rows, delta_rows, postings = _rows(h, _SEGMENT_ROWS), _rows(h, _DELTA_ROWS), _postings(h)
+    events = row_codes.shape[0]
+    written = 0
+    owed = 0
+    h[_RESIDUE_COUNT] = 0
+    # Which events reach which bucket: count, then place. The delta is walked on the way.
+    signatures = np.zeros(events, np.uint64)
+    ends = np.zeros(h[_BUCKET_COUNT] + 1, np.int64)
+    reached = np.zeros(1, np.int32)
+    for counting in (True, False):
+        if not counting:
+            for b in range(h[_BUCKET_COUNT]):
+                ends[b + 1] += ends[b]
+            reached = np.zeros(ends[h[_BUCKET_COUNT]], np.int32)
+        for e in range(events):
+            first, last = member_starts[e], member_starts[e + 1]
+            code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
+            bucket_count, head_count = _places(h, codes, code_count, orders, order_count, row_keys[e], buckets, heads)
+            if counting:
+                for i in range(bucket_count):
+                    ends[buckets[i] + 1] += 1
+                continue
+            for i in range(bucket_count):
+                reached[ends[buckets[i]]] = e
+                ends[buckets[i]] += 1
+            signatures[e] = _signature(codes, code_count, orders, order_count)
+            _observe(h, codes, code_count, orders, order_count, row_keys[e])
+            if head_count:
+                event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(first), types.int64(last))
+                count = 0
+                for i in range(head_count):
+                    count = _walk_chain(h, delta_rows, heads[i], event, one, count, residues, seen, -1)
+                written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+    start = 0
+    for b in range(h[_BUCKET_COUNT]):
+        for place in range(start, ends[b]):
+            e = reached[place]
+            event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(member_starts[e]), types.int64(member_starts[e + 1]))
+            count = _walk_bucket(h, rows, postings, b, signatures[e], event, one, 0, residues, seen, -1)
+            if count or h[_RESIDUE_COUNT]:
+                written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+        start = ends[b]
+    if written <= out_entries.shape[0]:
+        _sort_by_event(events, written, out_events, out_entries)
+    return written, owed

@@ -1,0 +1,191 @@
+"""The changing side of a matcher: add, remove, rebuild. The asking side is `matcher`.
+
+Concurrency: every change holds `lock`. A rebuild copies what it needs under the lock, builds without it, and takes it again
+to put the new view in place and carry over what changed meanwhile; if it finds that another rebuild was quicker it gives up.
+Only when more than half of all codes are garbage is the lock held throughout, because codes then get new numbers.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from tocsin.errors import MatcherError
+from tocsin.filters.filter import Filter
+from tocsin.filters.index.build import Segment, build
+from tocsin.filters.index.layout import MULTIPLE, Array
+from tocsin.filters.index.registry import Key, Registry, digest
+from tocsin.filters.index.space import Space
+from tocsin.filters.index.tables import Tables, join_tables, recode, take_rows
+from tocsin.filters.index.view import Observed, View
+
+__all__ = ["LiveIndex"]
+
+FIRST_BUILD = 256
+"""Conjunctions in the delta before the first build; below that, chains are as good."""
+DELTA_SHARE = 4
+"""Rebuild when the delta outgrows this part of the segment: each filter is then built about four times per doubling."""
+GARBAGE = 4096
+"""Codes below which nobody looks for unused ones."""
+WATCH = 2048
+"""Events between looks at whether the index still fits the events."""
+
+
+class LiveIndex:
+    """Registry and current view, and how they change."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.registry = Registry()
+        self.view = View.empty()
+        self.rebuilds = 0
+        self._rebuilding: threading.Thread | None = None
+        self._watched = (0, 0)
+        self._usual_scan = -1.0
+
+    # -- changing
+
+    def add(self, key: Key, filter: Filter) -> bool:
+        """Add or replace; False if nothing changed."""
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise MatcherError(f"a key is text or a whole number, not {type(key).__name__}", help="use str(key)")
+        form = filter.form
+        identity = digest(form)
+        with self.lock:
+            registry, view = self.registry, self.view
+            present = registry.entry_of.get(key)
+            if present is not None:
+                if registry.has_identity(present, identity):
+                    return False
+                self.remove(key)
+            entry = registry.find(identity)
+            if entry is None:
+                entry = registry.new_entry(identity)
+                view.make_room(form, len(registry.keys))
+                several = len(form.alternatives) > 1
+                for conjunction in form.alternatives:
+                    registry.add_row(entry, -1 - view.add(view.space.encode(conjunction, form.terms), entry, several))
+            registry.attach(key, entry)
+        return True
+
+    def remove(self, key: Key) -> bool:
+        """Remove; False if there is no such key."""
+        with self.lock:
+            if key not in self.registry.entry_of:
+                return False
+            entry = self.registry.detach(key)
+            if entry is not None:
+                for row in self.registry.rows(entry):
+                    self.view.kill(row)
+        return True
+
+    @property
+    def delta_is_large(self) -> bool:
+        """Is it time to rebuild?"""
+        segment = self.view.segment
+        built = len(segment.tables.flags) if segment is not None else 0
+        return len(self.view.delta) > max(FIRST_BUILD, built // DELTA_SHARE)
+
+    # -- building
+
+    def rebuild_in_background(self) -> None:
+        """Begin a rebuild unless one is running."""
+        with self.lock:
+            if self._rebuilding is None:
+                self._rebuilding = threading.Thread(target=self._run, name="tocsin-rebuild", daemon=True)
+                self._rebuilding.start()
+
+    def _run(self) -> None:
+        try:
+            self.rebuild()
+        finally:
+            self._rebuilding = None
+
+    def settle(self) -> None:
+        """Wait for a running rebuild. Do not hold the lock."""
+        running = self._rebuilding
+        if running is not None and running is not threading.current_thread():
+            running.join()
+
+    def rebuild(self) -> None:
+        """Build a segment of everything alive, with what is known of events by now, and put it in place."""
+        with self.lock:
+            view, mark, removed = self.view, len(self.view.delta), self.registry.removed_mark
+            parts = [view.segment.tables] if view.segment is not None else []
+            tables = join_tables([*parts, view.delta.tables(mark)])
+            tables = take_rows(tables, np.flatnonzero(tables.flags))
+            space, observed, tables = self._without_garbage(view, tables)
+            known, orders, seen = observed.code_dimension.used.copy(), len(space.ordered), observed.likelihoods()
+            if space is not view.space:
+                self._install(View(space, observed, build(tables, known, orders, seen)), view, mark, removed)
+                return
+        segment = build(tables, known, orders, seen)
+        with self.lock:
+            if self.view is view:
+                self._install(View(space, observed, segment), view, mark, removed)
+
+    def start_from(self, registry: Registry, space: Space, observed: Observed, tables: Tables) -> None:
+        """Begin with stored contents."""
+        with self.lock:
+            observed.follow(space)
+            segment = build(tables, observed.code_dimension.used, len(space.ordered), observed.likelihoods())
+            self.registry = registry
+            self._install(View(space, observed, segment), self.view, 0, registry.removed_mark)
+
+    def _without_garbage(self, view: View, tables: Tables) -> tuple[Space, Observed, Tables]:
+        """Drop codes no live filter uses, once they are more than half of all."""
+        space, observed = view.space, view.observed
+        count = len(space.code_values)
+        if count < GARBAGE:
+            return space, observed, tables
+        used: Array = np.zeros(count, bool)
+        used[tables.arrays["codes"]] = True
+        used[tables.arrays["pool_codes"]] = True
+        if 2 * int(used.sum()) > count:
+            return space, observed, tables
+        space, moved = space.without_unused(used)
+        return space, observed.recoded(space, moved), recode(tables, moved)
+
+    def _install(self, fresh: View, old: View, mark: int, removed_mark: int) -> None:
+        """Put a view in place: row numbers, filters added since `mark`, filters removed since `removed_mark`."""
+        registry = self.registry
+        tail = [(old.delta.rows.row(row), *old.delta.rows.owner(row)) for row in range(mark, len(old.delta))]
+        gone = registry.removed_since(removed_mark)
+        segment = fresh.segment
+        assert segment is not None
+        registry.after_build(segment.tables.arrays["entries"], segment.tables.flags, removed_mark)
+        fresh.make_room_for_all(len(registry.keys), len(tail))
+        for row, entry, flags in tail:
+            if flags:
+                registry.add_row(entry, -1 - fresh.add(row, entry, bool(flags & MULTIPLE)))
+        for entry in gone:
+            for place in registry.rows(entry):
+                fresh.kill(place)
+        live_texts = {text for rows in (segment.tables.residues, fresh.delta.rows.residues) for texts in rows.values() for text in texts}
+        if 2 * len(live_texts) < len(fresh.space.residues):
+            fresh.space.residues = {text: fresh.space.residues[text] for text in live_texts}
+        fresh.counters = old.totals()
+        self.view = fresh
+        self.rebuilds += 1
+        self._watched, self._usual_scan = (fresh.counters["events"], fresh.counters["scanned"]), -1.0
+
+    def watch(self, view: View) -> None:
+        """Rebuild when events are not what the index was built for: seen for the first time, or scans far longer than usual."""
+        counters = view.totals()
+        since, more = counters["events"] - self._watched[0], counters["scanned"] - self._watched[1]
+        if since < WATCH or view.segment is None or view is not self.view:
+            return
+        self._watched = (counters["events"], counters["scanned"])
+        scan = more / since
+        if not view.segment.informed or (self._usual_scan >= 0 and scan > 3 * self._usual_scan + 64):
+            self.rebuild_in_background()
+        elif self._usual_scan < 0:
+            self._usual_scan = scan
+
+
+def segment_bytes(segment: Segment | None) -> int:
+    """Memory a segment holds."""
+    if segment is None:
+        return 0
+    return sum(array.nbytes for array in (*segment.arrays.values(), *segment.tables.arrays.values()))

@@ -1,0 +1,246 @@
+"""`Matcher`: which of many filters does an event match?
+
+    add ─▶ normal form ─▶ numbers (space) ─▶ delta chains ─▶ (rebuilt in the background) ─▶ segment
+    match ─▶ numbers (encoder) ─▶ kernel over segment and delta ─▶ residues in Python ─▶ keys
+
+Promised: results equal asking every filter in turn, at any moment, whatever was added or removed; any filter is accepted,
+and what cannot be indexed is still right and is counted in `stats()`. Matching and changing may go on in different threads;
+a match sees every change that was finished before it began.
+
+Not promised: the order of the keys in a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tocsin.errors import MatcherError
+from tocsin.filters.evaluate import Test, compile_condition
+from tocsin.filters.filter import Filter
+from tocsin.filters.index import batch, engine, explain, vectors, wire
+from tocsin.filters.index.header import SLOT
+from tocsin.filters.index.live import WATCH, LiveIndex, segment_bytes
+from tocsin.filters.index.registry import Key, Shared
+from tocsin.filters.index.view import Scratch, View
+from tocsin.filters.language import parse
+from tocsin.model import Event
+
+__all__ = ["Matcher"]
+
+_CODE_COUNT, _ORDER_COUNT, _RESIDUES, _EVENTS = (SLOT[name] for name in ("code_count", "order_count", "residue_count", "events"))
+
+
+class Matcher:
+    """An index over many filters, each known by a key (text or whole number).
+
+    Args:
+        filters: pairs of key and filter to begin with.
+    """
+
+    def __init__(self, filters: Iterable[tuple[Key, Filter | str]] = ()) -> None:
+        """Make a matcher, with these filters in it."""
+        engine.start()
+        self._live = LiveIndex()
+        self._tests: dict[str, Test] = {}
+        self._residue_tests = 0
+        self.add_many(filters)
+
+    def add(self, key: Key, filter: Filter | str) -> bool:
+        """Add a filter under a key; one that is there under this key is replaced.
+
+        Returns:
+            False if the key had an identical filter already, so that nothing changed.
+
+        Raises:
+            FilterError: the filter's text is wrong; nothing changed.
+            MatcherError: the key is neither text nor a whole number.
+        """
+        changed = self._live.add(key, filter if isinstance(filter, Filter) else Filter(filter))
+        if self._live.delta_is_large:
+            self._live.rebuild_in_background()
+        return changed
+
+    def add_many(self, filters: Iterable[tuple[Key, Filter | str]]) -> int:
+        """Add many at once and build the index once; returns how many changed anything."""
+        live = self._live
+        changed = sum(live.add(key, filter if isinstance(filter, Filter) else Filter(filter)) for key, filter in filters)
+        if live.delta_is_large:
+            self.optimize()
+        return changed
+
+    def remove(self, key: Key) -> bool:
+        """Remove the filter under a key; False if there is none."""
+        return self._live.remove(key)
+
+    def optimize(self) -> None:
+        """Rebuild the index now, with what has been learnt about events; matching stays possible meanwhile."""
+        self._live.settle()
+        self._live.rebuild()
+
+    def match(self, event: Event) -> list[Key]:
+        """Return the keys of all filters that are true for the event."""
+        live = self._live
+        while True:
+            view = live.view
+            scratch = view.borrow()
+            codes, orders = view.encoder.encode(event, scratch.buffers)
+            if scratch.generation != view.generation:  # something was added meanwhile that the event may mention
+                view.collect(scratch)
+                continue
+            kernels = engine.kernels()
+            header = scratch.header.view
+            residues: list[int] | None = None
+            if kernels is not None:
+                header[_CODE_COUNT] = codes
+                header[_ORDER_COUNT] = orders
+                count = kernels.match_one(scratch.header.numbers)
+                entries = scratch.out[:count].tolist() if count else []
+                if header[_RESIDUES]:
+                    residues = scratch.residues[: header[_RESIDUES]].tolist()
+            else:
+                entries, residues = _match_plain(view, scratch, codes, orders)
+            keys = live.registry.keys
+            result = [keys[entry] for entry in entries]
+            if residues:
+                result += [keys[entry] for entry in self._true_residues(view, residues, entries, event)]
+            view.pool.append(scratch)
+            if not header[_EVENTS] & (WATCH - 1):
+                live.watch(view)
+            if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner
+                continue
+            return _flat(result) if live.registry.shared or None in result else result
+
+    def match_batch(self, events: Any) -> list[list[Key]]:
+        """Return one list of keys for each event of a list of events, or of an Arrow record batch or table.
+
+        In Arrow, a column named like an envelope field is that field, `attributes` may be a struct or a map, `data` a struct
+        or JSON text, and any other column is an attribute.
+
+        Raises:
+            MatcherError: neither events nor Arrow.
+        """
+        return batch.match_batch(self._live, events, self._true_residues)
+
+    def explain(self, key: Key, event: Event) -> explain.Explanation:
+        """Say test by test why the filter under `key` matches the event or not.
+
+        Raises:
+            MatcherError: there is no such key.
+        """
+        with self._live.lock:
+            entry = self._live.registry.entry_of.get(key)
+            if entry is None:
+                raise MatcherError(f"no filter has the key {key!r}", help="it was never added, or was removed")
+            alternatives = [explain.row_tests(self._live.view, row) for row in self._live.registry.rows(entry)]
+        return explain.explain(key, alternatives, event)
+
+    def stats(self) -> dict[str, Any]:
+        """Count what is there and what matching cost.
+
+        `scanned` entries were looked at, `tested` conjunctions tried in full, `residue_tests` conditions asked in Python;
+        `unindexed` conjunctions are looked at for every event.
+        """
+        live = self._live
+        with live.lock:
+            view, registry = live.view, live.registry
+            segment = view.segment
+            built = int(np.count_nonzero(segment.tables.flags)) if segment is not None else 0
+            return {
+                "filters": len(registry),
+                "distinct": registry.entries,
+                "conjunctions": built + int(np.count_nonzero(view.delta.rows.columns["flags"].used)),
+                "in_delta": len(view.delta),
+                "unindexed": (segment.unindexed if segment is not None else 0) + view.delta.unindexed,
+                "with_residue": view.residue_rows,
+                "dimensions": len(view.space.coded) + len(view.space.ordered),
+                "codes": len(view.space.code_values),
+                "buckets": len(segment.arrays["bucket_first"]) if segment is not None else 0,
+                "groups": len(segment.arrays["group_first"]) if segment is not None else 0,
+                "postings": len(segment.arrays["entry_low"]) if segment is not None else 0,
+                **view.totals(),
+                "residue_tests": self._residue_tests,
+                "rebuilds": live.rebuilds,
+                "bytes": segment_bytes(segment) + view.delta.size_in_bytes + registry.size_in_bytes,
+                "engine": "numba" if engine.kernels() is not None else "numpy",
+            }
+
+    def to_bytes(self) -> bytes:
+        """Store all filters compactly; what was learnt about events goes along."""
+        self._live.settle()
+        with self._live.lock:
+            if len(self._live.view.delta) or self._live.view.segment is None:
+                self._live.rebuild()
+            return wire.dump(self._live.registry, self._live.view)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Matcher:
+        """Undo `to_bytes`.
+
+        Raises:
+            MatcherError: these bytes are not a matcher's, or of another version.
+        """
+        made = cls()
+        made._live.start_from(*wire.load(stored))
+        return made
+
+    def __len__(self) -> int:
+        """Number of keys."""
+        return len(self._live.registry)
+
+    def __contains__(self, key: object) -> bool:
+        """Is there a filter under this key?"""
+        return key in self._live.registry.entry_of
+
+    def _true_residues(self, view: View, rows: list[int], found: list[int], event: Event) -> list[int]:
+        """Entries of those conjunctions whose residues are true too, without those found already."""
+        seen = set(found)
+        answers: dict[str, bool] = {}
+        more = []
+        for row in rows:
+            entry, texts = view.owner_and_residues(row)
+            if entry in seen:
+                continue
+            for text in texts:
+                answer = answers.get(text)
+                if answer is None:
+                    self._residue_tests += 1
+                    answer = answers[text] = self._residue_test(view, text)(event) is True
+                if not answer:
+                    break
+            else:
+                seen.add(entry)
+                more.append(entry)
+        return more
+
+    def _residue_test(self, view: View, text: str) -> Test:
+        test = self._tests.get(text)
+        if test is None:
+            if len(self._tests) > 2 * view.residue_rows + 1024:  # mostly tests of filters long removed
+                self._tests.clear()
+            condition = view.space.residues.get(text) or parse(text)
+            test = self._tests[text] = compile_condition(condition)
+        return test
+
+
+def _match_plain(view: View, scratch: Scratch, codes: int, orders: int) -> tuple[list[int], list[int]]:
+    """Match with NumPy what the encoder has left in the scratch space."""
+    row_codes, row_keys = batch.spread(view, scratch, codes, orders)
+    counters = {name: scratch.header[name] for name in ("events", "scanned", "tested", "matched")}
+    found = vectors.match_row(view, scratch.codes[:codes], scratch.orders[:orders], row_codes, row_keys, counters)
+    for name, count in counters.items():
+        scratch.header[name] = count
+    return found
+
+
+def _flat(result: list[Any]) -> list[Key]:
+    """Put shared keys in line, and drop what was removed while we matched."""
+    flat: list[Key] = []
+    for key in result:
+        if isinstance(key, Shared):
+            flat.extend(key)
+        elif key is not None:
+            flat.append(key)
+    return flat

@@ -1,0 +1,204 @@
+"""The plain-NumPy twin of `kernels`: same arrays, same answers, no compiler. Used where Numba is missing or still compiling.
+
+Candidates of one event are gathered from their buckets as index arrays and tested all at once. Slower than the kernels by a
+factor of ten or more per event, but it still reads only the buckets an event reaches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES
+from tocsin.filters.index.layout import ALIVE, MULTIPLE, RESIDUE, Array, code_bits, order_bits
+from tocsin.filters.index.space import ABSENT, IN, WITHIN_CUTS
+from tocsin.filters.intervals import NAN_KEY
+
+if TYPE_CHECKING:
+    from tocsin.filters.index.build import Segment
+    from tocsin.filters.index.view import View
+
+__all__ = ["match_row", "number_keys"]
+
+_ALL_BITS = np.uint64(2**64 - 1)
+
+
+def number_keys(doubles: Array) -> Array:
+    """Ordered keys of doubles, all at once."""
+    bits = doubles.view(np.int64)
+    magnitude = bits & np.int64(0x7FFF_FFFF_FFFF_FFFF)
+    keys = np.where(bits >= 0, magnitude, -magnitude)
+    return np.where(magnitude >= NAN_KEY, NAN_KEY, keys)
+
+
+def match_row(
+    view: View, codes: Array, orders: Array, row_codes: Array, row_keys: Array, counters: dict[str, int]
+) -> tuple[list[int], list[int]]:
+    """Match the event with these codes and ordered dimensions, spread out in the rows.
+
+    Returns:
+        Entries that are true, and conjunctions Python must look at (n for the segment, -1 - n for the delta).
+    """
+    entries: list[int] = []
+    residues: list[int] = []
+    multiple: set[int] = set()
+    event = _Event(codes, orders, row_codes, row_keys, view.observed.code_dimension.data)
+    if view.segment is not None:
+        rows = _segment_candidates(view.segment, event, counters)
+        _report(view.segment.tables.arrays, rows, event, False, entries, residues, multiple, counters)
+    delta = view.delta
+    if len(delta):
+        columns = {name: column.data for name, column in delta.rows.columns.items()}
+        _report(columns, _delta_candidates(view, event, counters), event, True, entries, residues, multiple, counters)
+    counters["events"] += 1
+    counters["matched"] += len(entries)
+    if counters["events"] % 16 == 0:
+        observed = view.observed
+        observed.sampled[0] += 1
+        observed.code_counts.data[codes] += 1
+        for order in orders.tolist():
+            place = order * SAMPLES + int(observed.key_counts.data[order]) % SAMPLES
+            observed.key_samples.data[place] = row_keys[order]
+            observed.key_counts.data[order] += 1
+    return entries, residues
+
+
+class _Event:
+    def __init__(self, codes: Array, orders: Array, row_codes: Array, row_keys: Array, code_dimension: Array) -> None:
+        self.codes, self.orders, self.row_codes, self.row_keys = codes, orders, row_codes, row_keys
+        self.code_dimension = code_dimension
+        bits = np.concatenate([code_bits(codes), order_bits(orders)])
+        self.signature = np.bitwise_or.reduce(bits) if len(bits) else np.uint64(0)
+
+
+def _segment_candidates(segment: Segment, event: _Event, counters: dict[str, int]) -> Array:
+    arrays = segment.arrays
+    known = event.codes[event.codes < segment.codes_known]
+    buckets = arrays["code_bucket"][known].tolist()
+    for order in event.orders[event.orders < segment.orders_known].tolist():
+        grid = int(arrays["grid"][order])
+        if grid < 0:
+            buckets.append(int(arrays["order_bucket"][order]))
+            continue
+        bounds = arrays["grid_bounds"][grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
+        node = GRID_CELLS + int(np.searchsorted(bounds, event.row_keys[order], "right"))
+        while node:
+            buckets.append(int(arrays["grid_bucket"][grid * 2 * GRID_CELLS + node]))
+            node >>= 1
+    buckets.append(segment.always_bucket)
+    stretches = [stretch for bucket in buckets if bucket >= 0 for stretch in _stretches(arrays, bucket, event)]
+    if not stretches:
+        return np.zeros(0, np.int64)
+    found = np.concatenate([np.arange(first, last) for first, last in stretches])
+    counters["scanned"] += len(found)
+    fits = (arrays["entry_signature"][found] & (event.signature ^ _ALL_BITS)) == 0
+    return np.asarray(arrays["entry_conjunction"][found[fits]])
+
+
+def _stretches(arrays: dict[str, Array], bucket: int, event: _Event) -> list[tuple[int, int]]:
+    """The parts of a bucket whose second test can be true (high ends are left to the whole test)."""
+    groups = int(arrays["bucket_groups"][bucket])
+    if groups < 0:
+        return [(int(arrays["bucket_first"][bucket]), int(arrays["bucket_last"][bucket]))]
+    found = []
+    for group in range(groups, groups + int(arrays["bucket_group_count"][bucket])):
+        first, last = int(arrays["group_first"][group]), int(arrays["group_last"][group])
+        dimension = int(arrays["group_dimension"][group])
+        lows = arrays["entry_low"][first:last]
+        if dimension == NO_SECOND:
+            found.append((first, last))
+        elif dimension >= 0:
+            code = event.row_codes[dimension]
+            if code >= 0:
+                found.append((first + int(np.searchsorted(lows, code)), first + int(np.searchsorted(lows, code, "right"))))
+        elif event.row_keys[-1 - dimension] != ABSENT:
+            found.append((first, first + int(np.searchsorted(lows, event.row_keys[-1 - dimension] >> 32, "right"))))
+    return found
+
+
+def _delta_candidates(view: View, event: _Event, counters: dict[str, int]) -> Array:
+    delta, segment = view.delta, view.segment
+    heads = [delta.code_head.data[code] for code in event.codes]
+    for order in event.orders.tolist():
+        grid = int(segment.arrays["grid"][order]) if segment is not None and order < segment.orders_known else -1
+        if grid < 0 or segment is None:
+            heads.append(delta.order_head.data[order])
+            continue
+        bounds = segment.arrays["grid_bounds"][grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
+        node = GRID_CELLS + int(np.searchsorted(bounds, event.row_keys[order], "right"))
+        while node:
+            heads.append(delta.grid_head[grid * 2 * GRID_CELLS + node])
+            node >>= 1
+    heads.append(delta.always_head[0])
+    found = []
+    for head in heads:
+        while head >= 0:
+            found.append(int(delta.link_conjunction.data[head]))
+            head = delta.link_next.data[head]
+    counters["scanned"] += len(found)
+    return np.array(found, np.int64)
+
+
+def _report(
+    arrays: dict[str, Array],
+    rows: Array,
+    event: _Event,
+    in_delta: bool,
+    entries: list[int],
+    residues: list[int],
+    multiple: set[int],
+    counters: dict[str, int],
+) -> None:
+    rows = rows[arrays["flags"][rows] & ALIVE != 0]
+    counters["tested"] += len(rows)
+    for row in rows[_hold(arrays, rows, event)].tolist():
+        flags, entry = int(arrays["flags"][row]), int(arrays["entries"][row])
+        if flags & RESIDUE:
+            residues.append(-1 - row if in_delta else row)
+        elif not flags & MULTIPLE:
+            entries.append(entry)
+        elif entry not in multiple:
+            multiple.add(entry)
+            entries.append(entry)
+
+
+def _hold(arrays: dict[str, Array], rows: Array, event: _Event) -> Array:
+    """Which rows are true: count, per row, the tests that fail."""
+    place, owner = _items(arrays["code_starts"], rows)
+    codes = arrays["codes"][place]
+    dimensions = event.code_dimension[codes]
+    fails = np.where(dimensions >= 0, event.row_codes[dimensions] != codes, ~np.isin(codes, event.codes))
+    failed = np.bincount(owner[fails], minlength=len(rows))
+    place, owner = _items(arrays["range_starts"], rows)
+    keys = event.row_keys[arrays["range_dimensions"][place]]
+    fails = (keys < arrays["range_lows"][place]) | (keys > arrays["range_highs"][place])
+    failed += np.bincount(owner[fails], minlength=len(rows))
+    place, owner = _items(arrays["set_starts"], rows)
+    for test, row in zip(place.tolist(), owner.tolist(), strict=True):
+        if not failed[row] and not _set_holds(arrays, test, event):
+            failed[row] += 1
+    return failed == 0
+
+
+def _items(starts: Array, rows: Array) -> tuple[Array, Array]:
+    """Places of the items of rows in a ragged column, and the position of the row each belongs to."""
+    firsts = starts[rows].astype(np.int64)
+    sizes = starts[rows + 1] - firsts
+    owner = np.repeat(np.arange(len(rows)), sizes)
+    return np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(owner)), owner
+
+
+def _set_holds(arrays: dict[str, Array], test: int, event: _Event) -> bool:
+    dimension, operation = int(arrays["set_dimensions"][test]), int(arrays["set_operations"][test])
+    first = int(arrays["set_firsts"][test])
+    last = first + int(arrays["set_sizes"][test])
+    if operation == WITHIN_CUTS:
+        key = int(event.row_keys[dimension])
+        return key != ABSENT and bisect_right(arrays["pool_cuts"], key, first, last) - first & 1 == 1
+    code = int(event.row_codes[dimension])
+    if code < 0:
+        return False
+    place = int(np.searchsorted(arrays["pool_codes"][first:last], code)) + first
+    return (place < last and int(arrays["pool_codes"][place]) == code) is (operation == IN)

@@ -1,0 +1,247 @@
+"""A view: one built segment, the delta on top of it, and the scratch space to match events against both.
+
+A matcher replaces its view when it rebuilds; a match that holds the old one still finds everything in it. Scratch spaces are
+lent out one per running match, so any number of threads may match at once.
+
+Concurrency: `generation` grows whenever an array that headers point to has moved. A match checks it *after* encoding the
+event (whatever number the event then carries has room in the arrays of that generation) and takes a new header if need be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tocsin.filters.index.build import Likelihoods, Segment
+from tocsin.filters.index.delta import Delta
+from tocsin.filters.index.encoder import Buffers, Encoder
+from tocsin.filters.index.header import GRID_CELLS, SAMPLES, Header
+from tocsin.filters.index.layout import Array, Column
+from tocsin.filters.index.space import ABSENT, LOWEST, CodedConjunction, Space
+from tocsin.filters.normal import NormalForm
+from tocsin.filters.values import NUMBER
+
+__all__ = ["Observed", "Scratch", "View"]
+
+_NODES = GRID_CELLS.bit_length()  # nodes of a grid that one key lies in
+_COUNTED = ("events", "scanned", "tested", "matched")
+
+
+class Observed:
+    """Arrays that go with the numbers of a space: where a code stands in a row, and what events have carried."""
+
+    def __init__(self) -> None:
+        self.code_dimension = Column(np.int32)
+        self.code_counts = Column(np.int32)
+        self.is_double = Column(np.uint8)
+        self.key_samples = Column(np.int64, SAMPLES)
+        self.key_counts = Column(np.int32)
+        self.sampled: Array = np.zeros(1, np.int64)
+
+    def reserve(self, codes: int, orders: int) -> bool:
+        """Make room; True if an array moved."""
+        moved = [
+            self.code_dimension.reserve(codes, fill=-1),
+            self.code_counts.reserve(codes),
+            self.is_double.reserve(orders),
+            self.key_samples.reserve(orders * SAMPLES),
+            self.key_counts.reserve(orders),
+        ]
+        return any(moved)
+
+    def follow(self, space: Space) -> None:
+        """Fill in what the space has made since."""
+        for code in range(self.code_dimension.size, len(space.code_values)):
+            self.code_dimension.data[code] = space.row_of_code(code)
+        self.code_dimension.size = self.code_counts.size = len(space.code_values)
+        for order in range(self.is_double.size, len(space.ordered)):
+            self.is_double.data[order] = space.ordered[order].kind == NUMBER
+        self.is_double.size = self.key_counts.size = len(space.ordered)
+        self.key_samples.size = len(space.ordered) * SAMPLES
+
+    def likelihoods(self) -> Likelihoods:
+        """What has been seen, as the builder wants it."""
+        counts = self.key_counts.used.tolist()
+        samples = [
+            np.sort(self.key_samples.data[order * SAMPLES : order * SAMPLES + min(count, SAMPLES)])
+            for order, count in enumerate(counts)
+        ]
+        return Likelihoods(int(self.sampled[0]), self.code_counts.used.copy(), [s[s > LOWEST] for s in samples], counts)
+
+
+    def recoded(self, space: Space, moved: Array) -> Observed:
+        """The same for a space whose codes have new numbers."""
+        fresh = Observed()
+        fresh.reserve(len(space.code_values), len(space.ordered))
+        kept = moved >= 0
+        fresh.code_counts.data[moved[kept]] = self.code_counts.used[kept]
+        for name in ("key_samples", "key_counts", "sampled"):
+            setattr(fresh, name, getattr(self, name))
+        fresh.follow(space)
+        return fresh
+
+
+class Scratch:
+    """What one running match needs for itself."""
+
+    __slots__ = ("buffers", "codes", "generation", "header", "keys", "orders", "out", "residues", "row_codes", "row_keys")
+
+    def __init__(self, view: View, events: int = 1) -> None:
+        coded, ordered = view.coded_capacity, view.ordered_capacity
+        self.generation = view.generation
+        self.codes: Array = np.zeros(events * view.codes_per_event, np.int32)
+        self.orders: Array = np.zeros(events * ordered, np.int32)
+        self.keys: Array = np.zeros(events * ordered, np.int64)
+        self.row_codes: Array = np.full(coded, -1, np.int32)
+        self.row_keys: Array = np.full(ordered, ABSENT, np.int64)
+        self.out: Array = np.zeros(view.entry_capacity, np.int32)
+        self.residues: Array = np.zeros(view.residue_capacity, np.int32)
+        self.buffers = Buffers(self.codes, self.orders, self.keys)
+        self.header = header = Header()
+        view.pin(header)
+        for name, array in (
+            ("codes_in", self.codes),
+            ("orders_in", self.orders),
+            ("keys_in", self.keys),
+            ("row_codes", self.row_codes),
+            ("row_keys", self.row_keys),
+            ("out_entries", self.out),
+            ("out_residues", self.residues),
+            ("entry_seen", np.zeros(view.entry_capacity, np.int32)),
+            ("buckets", np.zeros(view.codes_per_event + _NODES * ordered + 1, np.int32)),
+            ("heads", np.zeros(view.codes_per_event + _NODES * ordered + 1, np.int32)),
+        ):
+            header.pin(name, array)
+
+
+class View:
+    """Segment and delta over one space."""
+
+    def __init__(self, space: Space, observed: Observed, segment: Segment | None) -> None:
+        self.space, self.observed, self.segment = space, observed, segment
+        self.delta = Delta(segment, len(space.code_values), len(space.ordered))
+        self.generation = 0
+        self.pool: list[Scratch] = []
+        self.counters = dict.fromkeys(_COUNTED, 0)
+        self.residue_rows = len(segment.tables.residues) if segment is not None else 0
+        # Sizes of scratch arrays; they only grow.
+        self.entry_capacity = self.residue_capacity = self.coded_capacity = self.ordered_capacity = 0
+        self.codes_per_event = 0
+        self._encoder: Encoder | None = None
+        self._reserve(0, 0, 0, 0, 0)
+
+    @classmethod
+    def empty(cls) -> View:
+        """A view of nothing."""
+        return cls(Space(), Observed(), None)
+
+    @property
+    def encoder(self) -> Encoder:
+        """An encoder for the space as it is now."""
+        encoder = self._encoder
+        if encoder is None or encoder.version != self.space.version:
+            encoder = self._encoder = Encoder(self.space)
+        return encoder
+
+    # -- changing (under the matcher's lock)
+
+    def make_room(self, form: NormalForm, entries: int) -> None:
+        """Make room for a filter *before* its codes can be seen by anyone."""
+        numbers = 4
+        for conjunction in form.alternatives:
+            numbers += 2 * len(conjunction.residues) + sum(map(len, conjunction.sets.values()))
+        self._reserve(numbers, numbers, numbers, entries, len(form.alternatives))
+
+    def _reserve(self, codes: int, coded: int, orders: int, entries: int, rows: int) -> None:
+        space = self.space
+        codes += len(space.code_values)
+        coded += len(space.coded)
+        orders += len(space.ordered)
+        moved = self.observed.reserve(codes, orders)
+        moved = self.delta.reserve(codes, orders) or moved
+        for name, size in (
+            ("entry_capacity", entries),
+            ("residue_capacity", self.residue_rows + rows),
+            ("coded_capacity", coded),
+            ("ordered_capacity", orders),
+            ("codes_per_event", coded + space.members + codes - len(space.code_values)),
+        ):
+            if getattr(self, name) <= size:
+                setattr(self, name, 16 + 2 * size)
+                moved = True
+        if moved:
+            self.generation += 1
+
+    def add(self, row: CodedConjunction, entry: int, multiple: bool) -> int:
+        """Add a conjunction to the delta; returns its number there."""
+        self.observed.follow(self.space)
+        self.residue_rows += bool(row.residues)
+        if self.delta.add(row, entry, multiple, self.observed.code_counts.data):
+            self.generation += 1
+        return len(self.delta) - 1
+
+    def kill(self, row: int) -> None:
+        """Make a conjunction false for ever: n in the segment, -1 - n in the delta."""
+        if row >= 0:
+            assert self.segment is not None
+            self.segment.tables.flags[row] = 0
+        else:
+            self.delta.rows.columns["flags"].data[-1 - row] = 0
+
+    def make_room_for_all(self, entries: int, added_rows: int) -> None:
+        """Make room for so many entries, and for rows that come over from the delta of the view before."""
+        self._reserve(0, 0, 0, entries, added_rows)
+
+    # -- asking
+
+    def borrow(self) -> Scratch:
+        """Lend a scratch space of the present generation; give it back with `pool.append`."""
+        while self.pool:
+            try:
+                scratch = self.pool.pop()
+            except IndexError:  # another thread was quicker
+                break
+            if scratch.generation == self.generation:
+                return scratch
+            self.collect(scratch)
+        return Scratch(self)
+
+    def collect(self, scratch: Scratch) -> None:
+        """Take the counters out of a scratch space."""
+        for name in _COUNTED:
+            self.counters[name] += scratch.header[name]
+            scratch.header[name] = 0
+
+    def owner_and_residues(self, row: int) -> tuple[int, tuple[str, ...]]:
+        """Entry and residues of a conjunction: n in the segment, -1 - n in the delta."""
+        if row >= 0:
+            assert self.segment is not None
+            tables = self.segment.tables
+            return int(tables.arrays["entries"][row]), tables.residues[row]
+        return self.delta.rows.owner(-1 - row)[0], self.delta.rows.residues[-1 - row]
+
+    def totals(self) -> dict[str, int]:
+        """Counters of all matches so far (of those under way, when they are done)."""
+        totals = dict(self.counters)
+        for scratch in list(self.pool):
+            for name in _COUNTED:
+                totals[name] += scratch.header[name]
+        return totals
+
+    def pin(self, header: Header) -> None:
+        """Point a header to everything but the scratch space's own arrays."""
+        segment, delta, observed = self.segment, self.delta, self.observed
+        if segment is not None:
+            for name, array in (*segment.arrays.items(), *segment.tables.arrays.items()):
+                header.pin(f"segment_{name}", array)
+            header["codes_known"], header["orders_known"] = segment.codes_known, segment.orders_known
+            header["bucket_count"] = len(segment.arrays["bucket_first"])
+        header["always_bucket"] = segment.always_bucket if segment is not None else -1
+        for name, column in delta.rows.columns.items():
+            header.pin(f"delta_{name}", column.data)
+        for name in ("code_head", "order_head", "link_next", "link_conjunction"):
+            header.pin(f"delta_{name}", getattr(delta, name).data)
+        header.pin("delta_grid_head", delta.grid_head)
+        header.pin("delta_always_head", delta.always_head)
+        for name in ("code_dimension", "code_counts", "is_double", "key_samples", "key_counts"):
+            header.pin(name, getattr(observed, name).data)
+        header.pin("sampled", observed.sampled)

@@ -1,0 +1,367 @@
+r"""Syntax tree → Spark SQL over the columns of the Tocsin source, with the meaning of `tocsin.filters.evaluate`.
+
+The columns the text speaks of:
+
+    offset BIGINT, arrived TIMESTAMP, time TIMESTAMP, id, source, type, subject STRING, priority INT, ttl DOUBLE,
+    persistent BOOLEAN, ack, cancel, correlation_id, classification, datacontenttype STRING,
+    attributes MAP<STRING, VARIANT>     each value a boolean, BIGINT, DOUBLE or STRING; the map may be NULL
+    data STRING                         the payload as JSON text (a text payload is a JSON string); NULL if there is
+                                        none; a binary payload is a data URL, `data:;base64,…`, which is no JSON text
+
+Promises:
+    - True, false and NULL come out as the node has them, with ANSI mode on or off: nothing in the text can raise.
+    - Types in events are dynamic, so each use of a name is guarded by `schema_of_variant`: nothing is coerced.
+    - Literals survive Spark's lexer, variable substitution (`${…}`) included.
+
+Does not promise:
+    - `distance_km` agrees to rounding only: Java's sine may differ from C's in the last bit.
+    - `lower` and `upper` of letters that Java's and Python's Unicode tables do not both know.
+    - Whole numbers of more than 1,000 digits: Spark's JSON reader gives up on the payload.
+    - NaN in `data`: JSON has none. (An attribute can be NaN: a VARIANT holds it.)
+    - Sessions with `spark.sql.parser.escapedStringLiterals` on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tocsin.filters import patterns, syntax, values
+from tocsin.filters.syntax import Condition, Field, Literal, Value
+from tocsin.filters.tokens import NAME
+from tocsin.model import RESERVED
+
+__all__ = ["render"]
+
+_NULL = "CAST(NULL AS BOOLEAN)"
+_EXACT = 2**53  # whole numbers below this compare exactly as doubles, whatever stands on the other side
+_LOWEST = -(2**63)
+_ATTRIBUTE_LENGTH = 64
+_NUMBERS = "'^(BIGINT|DOUBLE|DECIMAL|FLOAT)'"  # what schema_of_variant calls a number
+_COMPARABLE = "'^(BIGINT|DOUBLE|DECIMAL|FLOAT|STRING|BOOLEAN)'"
+_ELEMENT = "element"
+
+
+class _Term(msgspec.Struct, frozen=True):
+    """A value as Spark SQL: one expression for each kind it can be of, NULL where the value is of another kind.
+
+    `number` is a DOUBLE. `whole` is the same as a BIGINT where it is one and its double may not be exact.
+    """
+
+    missing: str
+    """Condition: is the value NULL?"""
+    comparable: str = "FALSE"
+    """Condition: is the value of a kind that compares at all?"""
+    text: str | None = None
+    number: str | None = None
+    whole: str | None = None
+    boolean: str | None = None
+    time: str | None = None
+    variant: str | None = None
+
+
+def render(condition: Condition) -> str:
+    """Return the condition as a Spark SQL boolean expression, for `df.where(…)` or `expr(…)`."""
+    return _CONDITIONS[type(condition)](condition)
+
+
+# -- conditions; each text is closed by brackets, or is a call
+
+
+def _and(node: syntax.And) -> str:
+    return "(" + " AND ".join(map(render, node.parts)) + ")"
+
+
+def _or(node: syntax.Or) -> str:
+    return "(" + " OR ".join(map(render, node.parts)) + ")"
+
+
+def _not(node: syntax.Not) -> str:
+    return f"(NOT {render(node.condition)})"
+
+
+def _negate(text: str, negated: bool) -> str:
+    return f"(NOT {text})" if negated else text
+
+
+def _compare(node: syntax.Compare) -> str:
+    return _comparison(node.op, _term(node.left), _term(node.right))
+
+
+def _between(node: syntax.Between) -> str:
+    value = _term(node.value)
+    low, high = _comparison(">=", value, _term(node.low)), _comparison("<=", value, _term(node.high))
+    return _negate(f"({low} AND {high})", node.negated)
+
+
+def _in(node: syntax.In) -> str:
+    """One IN list per kind: an OR of thousands would be too deep for Spark, and a mixed list would be coerced."""
+    value = _term(node.value)
+    texts: list[str] = []
+    numbers: list[str] = []
+    wholes: list[int] = []
+    parts: list[str] = []
+    for item in node.items:
+        constant = item.value if isinstance(item, Literal) else None
+        if isinstance(constant, str) and value.text:
+            texts.append(_text(constant))
+        elif isinstance(constant, int) and not isinstance(constant, bool) and abs(constant) >= _EXACT and value.number:
+            wholes.append(constant)
+        elif isinstance(constant, int | float) and not isinstance(constant, bool) and value.number:
+            numbers.append(_double(constant))
+        else:
+            parts.append(_comparison("=", value, _term(item)))
+    if texts:
+        parts.append(f"({value.text} IN ({', '.join(texts)}))")
+    if numbers:
+        parts.append(f"({value.number} IN ({', '.join(numbers)}))")
+    if wholes:
+        as_doubles = f"({value.number} IN ({', '.join(map(_double, wholes))}))"
+        as_wholes = f"({value.whole} IN ({', '.join(map(_whole, wholes))}))"
+        parts.append(f"coalesce({as_wholes}, {as_doubles})" if value.whole else as_doubles)
+    return _negate("(" + " OR ".join(dict.fromkeys(parts)) + ")", node.negated)
+
+
+def _like(node: syntax.Like) -> str:
+    # Written anew with `\` as escape: Spark takes no escape character beyond 16 bits.
+    parts = patterns.like_parts(node.pattern, node.escape)
+    escaped = (p[0] if isinstance(p, tuple) else "".join("\\" + c if c in "%_\\" else c for c in p) for p in parts)
+    return _text_test(node.value, f"LIKE {_text(''.join(escaped))}", node.negated)
+
+
+def _rlike(node: syntax.RLike) -> str:
+    return _text_test(node.value, f"RLIKE {_text(node.pattern)}", node.negated)
+
+
+def _text_test(value: Value, test: str, negated: bool) -> str:
+    text = _term(value).text
+    return _negate(f"({text} {test})", negated) if text else _NULL
+
+
+def _is_null(node: syntax.IsNull) -> str:
+    return _negate(_term(node.value).missing, node.negated)
+
+
+def _is_truth(node: syntax.IsTruth) -> str:
+    return f"({render(node.condition)} IS {'NOT ' * node.negated}{'TRUE' if node.truth else 'FALSE'})"
+
+
+def _truth(node: syntax.Truth) -> str:
+    return _term(node.value).boolean or _NULL
+
+
+def _call(node: syntax.Call) -> str:
+    first, second = map(_term, node.args)
+    if node.name == "array_contains":
+        return _array_contains(first, second)
+    return f"{node.name}({first.text}, {second.text})" if first.text and second.text else _NULL
+
+
+def _array_contains(array: _Term, value: _Term) -> str:
+    if array.variant is None:
+        return _NULL
+    elements = f"try_variant_get({array.variant}, '$', 'array<variant>')"
+    element = _dynamic(_ELEMENT)
+    found = f"exists({elements}, {_ELEMENT} -> coalesce({_comparison('=', element, value)}, FALSE))"
+    doubt = f"exists({elements}, {_ELEMENT} -> {element.missing})"
+    return (
+        f"(CASE WHEN {elements} IS NOT NULL AND {value.comparable} "
+        f"THEN CASE WHEN {found} THEN TRUE WHEN {doubt} THEN NULL ELSE FALSE END END)"
+    )
+
+
+def _comparison(op: str, left: _Term, right: _Term) -> str:
+    """Compare as every kind both sides can be of; at most one of these is not NULL."""
+    pairs = [(left.text, right.text), (left.boolean, right.boolean), (left.time, right.time)]
+    pairs += [(_as_time(left), right.time), (left.time, _as_time(right))]
+    pairs += [(left.whole, right.whole), (left.number, right.number)]  # in this order: exact where both are whole
+    branches = [f"({one} {op} {other})" for one, other in pairs if one and other]
+    if len(branches) > 1:
+        return f"coalesce({', '.join(branches)})"
+    return branches[0] if branches else _NULL
+
+
+def _as_time(term: _Term) -> str | None:
+    """A text read as a timestamp, as a comparison with one does."""
+    if term.text is None:
+        return None
+    return f"(CASE WHEN {term.text} RLIKE {_TIMESTAMP} THEN try_cast({term.text} AS TIMESTAMP_LTZ) END)"
+
+
+# -- values
+
+
+def _term(node: Value) -> _Term:
+    if isinstance(node, Literal):
+        return _constant(node.value)
+    if isinstance(node, Field):
+        return _field(node.path)
+    if node.name in ("lower", "upper", "length"):
+        text = _term(node.args[0]).text
+        if text is None:
+            return _Term("TRUE")
+        applied = f"{node.name}({text})"
+        if node.name == "length":
+            return _computed(f"CAST({applied} AS DOUBLE)")
+        return _Term(f"({applied} IS NULL)", f"({applied} IS NOT NULL)", text=applied)
+    numbers = [_term(argument).number for argument in node.args]
+    if not all(numbers):
+        return _Term("TRUE")
+    return _computed(_CALCULATIONS[node.name](*numbers))
+
+
+def _computed(number: str) -> _Term:
+    return _Term(f"({number} IS NULL)", f"({number} IS NOT NULL)", number=number)
+
+
+def _constant(value: syntax.Scalar) -> _Term:
+    if value is None:
+        return _Term("TRUE")
+    if isinstance(value, bool):
+        return _Term("FALSE", "TRUE", boolean="TRUE" if value else "FALSE")
+    if isinstance(value, str):
+        return _Term("FALSE", "TRUE", text=_text(value))
+    if isinstance(value, datetime):
+        return _Term("FALSE", "TRUE", time=f"timestamp_micros({_whole(values.micros(value))})")
+    exact = _whole(value) if isinstance(value, int) and abs(value) >= _EXACT else None
+    return _Term("FALSE", "TRUE", number=_double(value), whole=exact)
+
+
+def _field(path: tuple[str, ...]) -> _Term:
+    head, rest = path[0], path[1:]
+    if head in _COLUMNS:
+        return _column(head) if not rest else _Term("TRUE")
+    if head == "data":
+        if not rest:  # a binary payload is no JSON, but it is there
+            whole = _dynamic(_PAYLOAD)
+            return msgspec.structs.replace(whole, missing=f"(data IS NULL OR is_variant_null({_PAYLOAD}))")
+        return _dynamic(_walk(_PAYLOAD, rest))
+    if head == "attributes":
+        if not rest:
+            return _Term("(coalesce(size(attributes), 0) <= 0)")
+        return _dynamic(_attribute(rest[0])) if len(rest) == 1 and _can_be_attribute(rest[0]) else _Term("TRUE")
+    payload = _walk(_PAYLOAD, path)
+    if not _can_be_attribute(head):
+        return _dynamic(payload)
+    if rest:  # an attribute hides the field of that name, and has no fields itself
+        return _dynamic(f"(CASE WHEN {_attribute(head)} IS NULL THEN {payload} END)")
+    return _dynamic(f"coalesce({_attribute(head)}, {payload})")
+
+
+def _column(name: str) -> _Term:
+    column, kind = f"`{name}`", _COLUMNS[name]
+    missing, present = f"({column} IS NULL)", f"({column} IS NOT NULL)"
+    if kind == values.NUMBER:
+        whole = column if name == "offset" else None
+        return _Term(missing, present, number=f"CAST({column} AS DOUBLE)", whole=whole)
+    if kind == values.TEXT:
+        return _Term(missing, present, text=column)
+    return _Term(missing, present, boolean=column) if kind == values.BOOLEAN else _Term(missing, present, time=column)
+
+
+def _dynamic(variant: str) -> _Term:
+    schema = f"schema_of_variant({variant})"
+
+    def read(guard: str, as_type: str) -> str:
+        return f"(CASE WHEN {schema} {guard} THEN try_variant_get({variant}, '$', '{as_type}') END)"
+
+    return _Term(
+        missing=f"({variant} IS NULL OR is_variant_null({variant}))",
+        comparable=f"coalesce({schema} RLIKE {_COMPARABLE}, FALSE)",
+        text=read("= 'STRING'", "string"),
+        number=read(f"RLIKE {_NUMBERS}", "double"),
+        whole=read("= 'BIGINT'", "bigint"),
+        boolean=read("= 'BOOLEAN'", "boolean"),
+        variant=variant,
+    )
+
+
+def _can_be_attribute(name: str) -> bool:
+    return NAME.match(name) is not None and len(name) <= _ATTRIBUTE_LENGTH and name not in RESERVED
+
+
+def _attribute(name: str) -> str:
+    return f"try_element_at(attributes, '{name}')"
+
+
+def _walk(variant: str, path: tuple[str, ...]) -> str:
+    """Go down a path. Spark's path syntax cannot say every name; those it cannot are looked up in a map."""
+    plain = ""
+    for name in path:
+        if NAME.match(name):
+            plain += f".{name}"
+            continue
+        if plain:
+            variant, plain = f"try_variant_get({variant}, '${plain}', 'variant')", ""
+        variant = f"try_element_at(try_variant_get({variant}, '$', 'map<string,variant>'), {_text(name)})"
+    return f"try_variant_get({variant}, '${plain}', 'variant')" if plain else variant
+
+
+def _distance(lat1: str, lon1: str, lat2: str, lon2: str) -> str:
+    def half_sine(one: str, other: str) -> str:
+        return f"pow(sin((radians({other}) - radians({one})) / 2D), 2D)"
+
+    on_earth = f"abs({lat1}) <= 90D AND abs({lat2}) <= 90D AND abs({lon1}) <= 180D AND abs({lon2}) <= 180D"
+    square = f"{half_sine(lat1, lat2)} + cos(radians({lat1})) * cos(radians({lat2})) * {half_sine(lon1, lon2)}"
+    return f"(CASE WHEN {on_earth} THEN {_double(2 * values.EARTH_RADIUS_KM)} * asin(least(1D, sqrt({square}))) END)"
+
+
+# -- literals
+
+
+def _text(value: str) -> str:
+    r"""Quote a text. `${` would be substituted before Spark's lexer sees it; control characters are for readers."""
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return "'" + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in quoted) + "'"
+
+
+def _double(value: int | float) -> str:
+    number = float(value) + 0.0  # -0.0 is 0.0 in every comparison
+    if number in (float("inf"), float("-inf")):
+        return f"CAST('{'-' * (number < 0)}Infinity' AS DOUBLE)"
+    text = f"{number!r}D".upper()
+    return f"({text})" if number < 0 else text
+
+
+def _whole(value: int) -> str:
+    if value == _LOWEST:  # Spark reads the digits before the sign, and these do not fit
+        return f"CAST('{value}' AS BIGINT)"
+    return f"({value}L)" if value < 0 else f"{value}L"
+
+
+_PAYLOAD = "try_parse_json(data)"
+_TIMESTAMP = _text(f"^(?:{values.TIMESTAMP_TEXT})\\z")
+_COLUMNS: dict[str, str] = {
+    **dict.fromkeys(("offset", "priority", "ttl"), values.NUMBER),
+    **dict.fromkeys(("arrived", "time"), values.TIME),
+    **dict.fromkeys(("id", "source", "type", "subject", "ack", "cancel", "correlation_id"), values.TEXT),
+    **dict.fromkeys(("classification", "datacontenttype"), values.TEXT),
+    "persistent": values.BOOLEAN,
+}
+_CALCULATIONS: dict[str, Callable[..., str]] = {
+    "+": lambda left, right: f"({left} + {right})",
+    "-": lambda left, right: f"({left} - {right})",
+    "*": lambda left, right: f"({left} * {right})",
+    "/": lambda left, right: f"({left} / nullif({right}, 0D))",
+    "%": lambda left, right: f"({left} % nullif({right}, 0D))",
+    "negate": lambda value: f"(- {value})",
+    "abs": lambda value: f"abs({value})",
+    "distance_km": _distance,
+}
+_CONDITIONS: dict[type, Callable[[Any], str]] = {
+    syntax.Compare: _compare,
+    syntax.Between: _between,
+    syntax.In: _in,
+    syntax.Like: _like,
+    syntax.RLike: _rlike,
+    syntax.IsNull: _is_null,
+    syntax.IsTruth: _is_truth,
+    syntax.Truth: _truth,
+    syntax.Not: _not,
+    syntax.And: _and,
+    syntax.Or: _or,
+    syntax.Call: _call,
+}
