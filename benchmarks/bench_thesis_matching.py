@@ -15,9 +15,8 @@ says how many were measured. Structures are checked against each other on the wa
 How to read it. In `triplets` about 3 % of the subscriptions match any publication, at every size, so whoever names all
 matches is linear in the end: forest, BE-Tree and ours. A forest does well there: `a < 5` hangs under `a < 6`, so it
 tests its 80 roots, the matches, and little else. The thesis's picture, a forest that is linear and a BE-Tree that is
-almost flat, is therefore not explained by this workload (its broker also enqueued one notice per subscriber, not per
-subscription); it is what `points` shows, where a forest is a list and a BE-Tree a search. Filters tested and matches
-per publication are recorded beside the times, so that this can be checked.
+almost flat, is therefore not explained by this workload; it is what `points` shows, where a forest is a list and a
+BE-Tree a search. Filters tested and matches per publication are recorded beside the times, so that this can be checked.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ import argparse
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from benchmarks import opensense
@@ -38,7 +39,7 @@ from tocsin.model import Event
 SUBSCRIPTIONS = (0, 1000, 2000, 3000, 4000, 5000, 10_000)
 PUBLICATIONS = (50_000, 100_000, 150_000, 200_000)
 OPERATORS = {"triplets": opensense.OPERATORS, "points": ("=",)}
-REFERENCE_PUBLICATIONS = {"triplets": 4000, "points": 1000}
+REFERENCE_PUBLICATIONS = {"triplets": 4000, "points": 500}
 """How many the references are measured with: enough for 1 % of repeatability, few enough for ten minutes in all."""
 QUICK_SUBSCRIPTIONS = (0, 500, 1000, 2000)
 REPEAT = 3
@@ -94,8 +95,7 @@ def run(workload: str, quick: bool) -> list[Row]:
             rows.append(measure_reference(workload, name, structure, events[:few]))
         matcher.add_many(new)
         matcher.optimize()
-        for count in counts:
-            rows += measure_matcher(workload, matcher, events[:count])
+        rows += measure_matcher(workload, matcher, events, counts)
         check(references, matcher, events[:: max(1, len(events) // 50)])
         print(f"  {workload}: {size:,} subscriptions done", flush=True)
     return rows
@@ -118,30 +118,36 @@ def measure_reference(workload: str, name: str, structure: CoveringForest | BETr
     }
 
 
-def measure_matcher(workload: str, matcher: Matcher, events: list[Event]) -> list[Row]:
+def measure_matcher(workload: str, matcher: Matcher, events: list[Event], counts: Sequence[int]) -> list[Row]:
     """Time the production index, event by event and in batches."""
 
-    def single() -> None:
+    def single(part: list[Event]) -> None:
         match = matcher.match
-        for event in events:
+        for event in part:
             match(event)
 
-    def batches() -> None:
-        for start in range(0, len(events), BATCH):
-            matcher.match_batch(events[start : start + BATCH])
+    def batches(part: list[Event]) -> None:
+        for start in range(0, len(part), BATCH):
+            matcher.match_batch(part[start : start + BATCH])
 
     return [
-        row(
-            workload, "matcher", len(matcher), events, timed(single, lambda: [matcher.match(e) for e in events[:1000]])
-        ),
-        row(workload, "batch", len(matcher), events, timed(batches, lambda: matcher.match_batch(events[:1000]))),
+        row(workload, name, len(matcher), events[:count], timing)
+        for name, work in (("matcher", single), ("batch", batches))
+        for count, timing in laps(work, events, counts).items()
     ]
 
 
-def timed(work: Callable[[], object], warm_up: Callable[[], object]) -> Timing:
-    """Measure after a short warm-up in place of a full run."""
-    warm_up()
-    return measure(work, REPEAT, warm=False)
+def laps(work: Callable[[list[Event]], object], events: list[Event], counts: Sequence[int]) -> dict[int, Timing]:
+    """CPU time of the first so many events, for each count: lap times of one pass, added up; several passes."""
+    work(events[:1000])
+    passes: list[list[float]] = []
+    for _ in range(REPEAT):
+        starts = (0, *counts)
+        parts = [events[start:end] for start, end in zip(starts, counts, strict=False)]
+        seconds = [measure(partial(work, part), 1, warm=False).median for part in parts]
+        passes.append(list(accumulate(seconds)))
+    by_count = dict(zip(counts, zip(*passes, strict=True), strict=True))
+    return {count: Timing(statistics.median(times), min(times), max(times)) for count, times in by_count.items()}
 
 
 def row(workload: str, structure: str, size: int, events: Sequence[Event], timing: Timing) -> Row:

@@ -255,7 +255,7 @@ def _second_level(
 ) -> tuple[Array, Array, Array]:
     """Group (dimension of the second test), low and high (code, or upper halves of the keys) for each row."""
     arrays = tables.arrays
-    group, low, high = np.full(rows, NO_SECOND, np.int32), np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+    group, low, high = np.full(rows, NO_SECOND, np.int32), np.zeros(rows, np.int32), np.full(rows, 2**31 - 1, np.int32)
     has = np.flatnonzero(second >= 0)
     kind, place = tests.kind[second[has]], tests.place[second[has]]
     codes = arrays["codes"][place[kind == 0]]

@@ -21,17 +21,24 @@ from tocsin.filters.index.tables import Tables
 __all__ = ["Delta"]
 
 
+def _heads(count: int) -> Column:
+    heads = Column(np.int32, count, fill=-1)
+    heads.size = count
+    return heads
+
+
 class Delta:
     """Growing tables and the chains over them, on top of one segment's grids (or none)."""
 
     def __init__(self, segment: Segment | None, codes: int, orders: int) -> None:
         self.rows = Conjunctions()
-        self.code_head = Column(np.int32, max(64, 2 * codes), fill=-1)
-        self.order_head = Column(np.int32, max(16, 2 * orders), fill=-1)
-        self.grid_head: Array = np.full(max(1, len(segment.arrays["grid_bucket"]) if segment else 1), -1, np.int32)
+        self.code_head = _heads(max(64, 2 * codes))
+        self.order_head = _heads(max(16, 2 * orders))
+        self.grid_head = _heads(max(1, len(segment.arrays["grid_bucket"]) if segment else 1))
+        self.always_head = _heads(1)
+        self.heads = {"code": self.code_head, "order": self.order_head, "grid": self.grid_head, "always": self.always_head}
         self.link_next = Column(np.int32, fill=-1)
         self.link_conjunction = Column(np.int32)
-        self.always_head: Array = np.full(1, -1, np.int32)
         self.unindexed = 0
         self._grids = segment.arrays["grid"] if segment else np.zeros(0, np.int32)
         self._bounds = segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64)
@@ -41,49 +48,45 @@ class Delta:
 
     def reserve(self, codes: int, orders: int) -> bool:
         """Make room for codes and ordered dimensions made meanwhile; True if an array moved."""
-        self.code_head.size, self.order_head.size = len(self.code_head.data), len(self.order_head.data)
-        moved = self.code_head.reserve(codes, fill=-1)
-        return self.order_head.reserve(orders, fill=-1) or moved
+        moved = self.code_head.reserve(codes) | self.order_head.reserve(orders)
+        self.code_head.size, self.order_head.size = len(self.code_head.view), len(self.order_head.view)
+        return moved
 
-    def add(self, row: CodedConjunction, entry: int, multiple: bool, code_counts: Array) -> bool:
+    def add(self, row: CodedConjunction, entry: int, multiple: bool, code_counts: Column) -> bool:
         """Add and file a conjunction; True if an array moved (readers then need a new header)."""
         heads, places = self._place(row, code_counts)
         number = len(self.rows)
         moved = self.rows.append(row, entry, multiple)
-        moved = self.link_next.reserve(self.link_next.size + len(places), fill=-1) or moved
+        moved = self.link_next.reserve(self.link_next.size + len(places)) or moved
         moved = self.link_conjunction.reserve(self.link_conjunction.size + len(places)) or moved
         if moved:
-            self._copy_heads()
-        target: Array = getattr(self, heads) if heads.endswith(("grid_head", "always_head")) else getattr(self, heads).data
+            for column in self.heads.values():
+                column.replace(column.data.copy())
+        target = self.heads[heads].view
         for place in places:
-            self.link_conjunction.extend([number])
-            self.link_next.extend([target[place]])
+            self.link_conjunction.append(number)
+            self.link_next.append(target[place])
             target[place] = self.link_next.size - 1
         return moved
 
-    def _place(self, row: CodedConjunction, code_counts: Array) -> tuple[str, list[int]]:
+    def _place(self, row: CodedConjunction, code_counts: Column) -> tuple[str, list[int]]:
         """Which heads lead to a conjunction: of its rarest code, a short list of codes, a range, or the one for all."""
         if row.codes:
-            return "code_head", [min(row.codes, key=code_counts.__getitem__) if len(row.codes) > 1 else row.codes[0]]
+            return "code", [min(row.codes, key=code_counts.view.__getitem__) if len(row.codes) > 1 else row.codes[0]]
         lists = [test.items for test in row.sets if test.operation == IN]
         if lists and (len(shortest := min(lists, key=len)) <= MAX_LISTED or not row.ranges):
-            return "code_head", shortest
+            return "code", shortest
         for dimension, low, high in row.ranges:
             if dimension < len(self._grids) and self._grids[dimension] >= 0:
                 grid = int(self._grids[dimension])
                 bounds = self._bounds[grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
                 first, count = interval_nodes(bounds, np.array([low]), np.array([high]))
                 node = grid * 2 * GRID_CELLS + int(first[0])
-                return "grid_head", list(range(node, node + int(count[0])))
+                return "grid", list(range(node, node + int(count[0])))
         if row.ranges:
-            return "order_head", [row.ranges[0][0]]
+            return "order", [row.ranges[0][0]]
         self.unindexed += 1
-        return "always_head", [0]
-
-    def _copy_heads(self) -> None:
-        self.code_head.data = self.code_head.data.copy()
-        self.order_head.data = self.order_head.data.copy()
-        self.grid_head, self.always_head = self.grid_head.copy(), self.always_head.copy()
+        return "always", [0]
 
     def tables(self, rows: int | None = None) -> Tables:
         """The first `rows` conjunctions as finished tables; arrays are copies."""
@@ -104,5 +107,5 @@ class Delta:
     @property
     def size_in_bytes(self) -> int:
         """Memory held."""
-        columns = [*self.rows.columns.values(), self.code_head, self.order_head, self.link_next, self.link_conjunction]
-        return sum(column.data.nbytes for column in columns) + self.grid_head.nbytes
+        columns = [*self.rows.columns.values(), *self.heads.values(), self.link_next, self.link_conjunction]
+        return sum(column.data.nbytes for column in columns)

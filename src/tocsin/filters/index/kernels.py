@@ -8,7 +8,8 @@ bucket of conjunctions filed there, testing signature, second-level order, then 
 For a batch of a large index the loops are turned round (*bucket-major*): each bucket is walked once for all events that
 reach it, while it is in the processor's cache. That doubles the speed at a million filters.
 
-Out-of-range reads are not checked here; `Header.pin` and the callers in `runtime` guarantee sizes.
+Functions here pass addresses, not arrays: an array is seven machine words, and handing fifteen of them down to the innermost
+test cost more than the test. Out-of-range reads are not checked; `Header.pin` and `view.Scratch` guarantee the sizes.
 """
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 
@@ -95,26 +96,6 @@ _INFINITY_KEY, _SIGN = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF
 
 
 @njit(inline="always")
-def _rows(h, base):
-    return (
-        _i32(h[base + _CODE_STARTS]), _i32(h[base + _CODES]),
-        _i32(h[base + _RANGE_STARTS]), _i32(h[base + _RANGE_DIMENSIONS]), _i64(h[base + _RANGE_LOWS]), _i64(h[base + _RANGE_HIGHS]),
-        _i32(h[base + _SET_STARTS]), _i32(h[base + _SET_DIMENSIONS]), _i32(h[base + _SET_OPERATIONS]),
-        _i32(h[base + _SET_FIRSTS]), _i32(h[base + _SET_SIZES]), _i32(h[base + _POOL_CODES]), _i64(h[base + _POOL_CUTS]),
-        _i32(h[base + _ENTRIES]), _u8(h[base + _FLAGS]),
-    )  # fmt: skip
-
-
-@njit(inline="always")
-def _postings(h):
-    return (
-        _i32(h[_S_BUCKET_FIRST]), _i32(h[_S_BUCKET_LAST]), _i32(h[_S_BUCKET_GROUPS]), _i32(h[_S_BUCKET_GROUP_COUNT]),
-        _i32(h[_S_GROUP_DIMENSION]), _i32(h[_S_GROUP_FIRST]), _i32(h[_S_GROUP_LAST]),
-        _u64(h[_S_SIGNATURE]), _i32(h[_S_CONJUNCTION]), _i32(h[_S_LOW]), _i32(h[_S_HIGH]),
-    )  # fmt: skip
-
-
-@njit(inline="always")
 def _code_bit(code):
     return types.uint64(1) << ((types.uint64(code) * types.uint64(2654435761) >> types.uint64(8)) % types.uint64(CODE_BITS))
 
@@ -134,125 +115,60 @@ def _double_key(bits):
 
 
 @njit
-def _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
+def _holds(h, base, conjunction, row_codes_at, row_keys_at, members_at, member_count):
     """Is every test of the conjunction true for the event in the rows?"""
-    (code_starts, codes, range_starts, range_dimensions, range_lows, range_highs,
-     set_starts, set_dimensions, set_operations, set_firsts, set_sizes, pool_codes, pool_cuts, _e, _f) = rows  # fmt: skip
-    for i in range(code_starts[conjunction], code_starts[conjunction + 1]):
-        code = codes[i]
-        dimension = code_dimension[code]
-        if dimension >= 0:
-            if row_codes[dimension] != code:
+    row_codes, row_keys = _i32(row_codes_at), _i64(row_keys_at)
+    starts = _i32(h[base + _CODE_STARTS])
+    first, last = starts[conjunction], starts[conjunction + 1]
+    if first < last:
+        codes, code_dimension = _i32(h[base + _CODES]), _i32(h[_CODE_DIMENSION])
+        for i in range(first, last):
+            dimension = code_dimension[codes[i]]
+            if dimension >= 0:
+                if row_codes[dimension] != codes[i]:
+                    return False
+            elif not _is_member(codes[i], members_at, member_count):
                 return False
-        else:
-            found = False
-            for m in range(member_first, member_last):
-                if members[m] == code:
-                    found = True
-                    break
-            if not found:
+    starts = _i32(h[base + _RANGE_STARTS])
+    first, last = starts[conjunction], starts[conjunction + 1]
+    if first < last:
+        dimensions, lows, highs = _i32(h[base + _RANGE_DIMENSIONS]), _i64(h[base + _RANGE_LOWS]), _i64(h[base + _RANGE_HIGHS])
+        for i in range(first, last):
+            key = row_keys[dimensions[i]]
+            if key < lows[i] or key > highs[i]:
                 return False
-    for i in range(range_starts[conjunction], range_starts[conjunction + 1]):
-        key = row_keys[range_dimensions[i]]
-        if key < range_lows[i] or key > range_highs[i]:
+    starts = _i32(h[base + _SET_STARTS])
+    for i in range(starts[conjunction], starts[conjunction + 1]):
+        if not _set_holds(h, base, i, row_codes, row_keys):
             return False
-    for i in range(set_starts[conjunction], set_starts[conjunction + 1]):
-        operation = set_operations[i]
-        low, high = set_firsts[i], set_firsts[i] + set_sizes[i]
-        first = low
-        if operation == IN or operation == NOT_IN:
-            code = row_codes[set_dimensions[i]]
-            if code < 0:
-                return False
-            while low < high:
-                middle = (low + high) >> 1
-                if pool_codes[middle] < code:
-                    low = middle + 1
-                else:
-                    high = middle
-            inside = low < first + set_sizes[i] and pool_codes[low] == code
-            if inside != (operation == IN):
-                return False
-        else:
-            key = row_keys[set_dimensions[i]]
-            if key == ABSENT:
-                return False
-            while low < high:
-                middle = (low + high) >> 1
-                if pool_cuts[middle] <= key:
-                    low = middle + 1
-                else:
-                    high = middle
-            if (low - first) & 1 == 0:
-                return False
     return True
 
 
-@njit(inline="always")
-def _emit(h, rows, conjunction, number, out, count, residues, seen, stamp):
-    """Report a true conjunction: its entry, or the conjunction itself where Python must look further.
-
-    A filter with several alternatives is reported once per `stamp`; with stamp -1, marked as -1 - entry, it is left to the
-    caller to drop repetitions.
-    """
-    flags = rows[14][conjunction]
-    if flags & RESIDUE:
-        residues[h[_RESIDUE_COUNT]] = number
-        h[_RESIDUE_COUNT] += 1
-        return count
-    entry = rows[13][conjunction]
-    if flags & MULTIPLE:
-        if stamp < 0:
-            entry = -1 - entry
-        elif seen[entry] == stamp:
-            return count
-        else:
-            seen[entry] = stamp
-    out[count] = entry
-    return count + 1
+@njit
+def _is_member(code, members_at, member_count):
+    members = _i32(members_at)
+    for m in range(member_count):
+        if members[m] == code:
+            return True
+    return False
 
 
 @njit
-def _walk_entries(h, rows, postings, first, last, high_test, half_key, signature, event, out, count, residues, seen, stamp):
-    """Test the entries of a stretch: signature, upper end of the second test, then everything."""
-    code_dimension, row_codes, row_keys, members, member_first, member_last = event
-    signatures, conjunctions, highs = postings[7], postings[8], postings[10]
-    flags = rows[14]
-    h[_SCANNED] += last - first
-    for j in range(first, last):
-        if signatures[j] & ~signature != 0 or (high_test and highs[j] < half_key):
-            continue
-        conjunction = conjunctions[j]
-        if flags[conjunction] == 0:
-            continue
-        h[_TESTED] += 1
-        if _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
-            count = _emit(h, rows, conjunction, conjunction, out, count, residues, seen, stamp)
-    return count
-
-
-@njit
-def _walk_bucket(h, rows, postings, bucket, signature, event, out, count, residues, seen, stamp):
-    """Test a bucket; where it has groups, only the stretch of each whose second test can be true."""
-    group_dimension, group_first, group_last, lows = postings[4], postings[5], postings[6], postings[9]
-    row_codes, row_keys = event[1], event[2]
-    group = postings[2][bucket]
-    end = group + postings[3][bucket] if group >= 0 else 0
-    while group < end:
-        first, last, high_test, half = postings[0][bucket], postings[1][bucket], False, 0
-        if group >= 0:
-            first, last, dimension = group_first[group], group_last[group], group_dimension[group]
-            if dimension >= 0 and dimension != NO_SECOND:  # sorted by code: the equal ones
-                code = row_codes[dimension]
-                first, end_of_group = _first_not_below(lows, first, last, code), last
-                last = _first_not_below(lows, first, end_of_group, code + 1) if code >= 0 else first
-            elif dimension < 0:  # sorted by low end: those that begin at or below the key
-                key = row_keys[-1 - dimension]
-                half, high_test = key >> 32, True
-                last = _first_not_below(lows, first, last, half + 1) if key != ABSENT else first
-        count = _walk_entries(h, rows, postings, first, last, high_test, half, signature, event, out, count, residues, seen, stamp)
-        group += 1
-    return count
+def _set_holds(h, base, test, row_codes, row_keys):
+    operation, dimension = _i32(h[base + _SET_OPERATIONS])[test], _i32(h[base + _SET_DIMENSIONS])[test]
+    first = types.int64(_i32(h[base + _SET_FIRSTS])[test])
+    last = first + _i32(h[base + _SET_SIZES])[test]
+    if operation == IN or operation == NOT_IN:
+        code = row_codes[dimension]
+        if code < 0:
+            return False
+        codes = _i32(h[base + _POOL_CODES])
+        place = _first_not_below(codes, first, last, code)
+        return (place < last and codes[place] == code) == (operation == IN)
+    key = row_keys[dimension]
+    if key == ABSENT:
+        return False
+    return (_first_not_below(_i64(h[base + _POOL_CUTS]), first, last, key + 1) - first) & 1 == 1
 
 
 @njit(inline="always")
@@ -264,6 +180,81 @@ def _first_not_below(sorted_items, low, high, item):
         else:
             high = middle
     return low
+
+
+@njit
+def _emit(h, base, conjunction, number, count, stamp):
+    """Report a true conjunction: its entry, or the conjunction itself where Python must look further.
+
+    A filter with several alternatives is reported once per `stamp`; with stamp -1, marked as -1 - entry, it is left to the
+    caller to drop repetitions.
+    """
+    flags = _u8(h[base + _FLAGS])[conjunction]
+    if flags & RESIDUE:
+        _i32(h[_OUT_RESIDUES])[h[_RESIDUE_COUNT]] = number
+        h[_RESIDUE_COUNT] += 1
+        return count
+    entry = _i32(h[base + _ENTRIES])[conjunction]
+    if flags & MULTIPLE:
+        seen = _i32(h[_ENTRY_SEEN])
+        if stamp < 0:
+            entry = -1 - entry
+        elif seen[entry] == stamp:
+            return count
+        else:
+            seen[entry] = stamp
+    _i32(h[_OUT_ENTRIES])[count] = entry
+    return count + 1
+
+
+@njit
+def _walk_entries(h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
+    """Test the entries of a stretch: signature, upper end of the second test, then everything."""
+    signatures, conjunctions, highs = _u64(h[_S_SIGNATURE]), _i32(h[_S_CONJUNCTION]), _i32(h[_S_HIGH])
+    flags = _u8(h[_SEGMENT_ROWS + _FLAGS])
+    lacking = ~signature
+    tested = 0
+    for j in range(first, last):
+        if signatures[j] & lacking == 0 and highs[j] >= lowest_high:
+            conjunction = conjunctions[j]
+            if flags[conjunction] != 0:
+                tested += 1
+                if _holds(h, _SEGMENT_ROWS, conjunction, row_codes_at, row_keys_at, members_at, member_count):
+                    count = _emit(h, _SEGMENT_ROWS, conjunction, conjunction, count, stamp)
+    h[_SCANNED] += last - first
+    h[_TESTED] += tested
+    return count
+
+
+@njit
+def _walk_bucket(h, bucket, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
+    """Test a bucket; where it has groups, only the stretch of each whose second test can be true."""
+    lows = _i32(h[_S_LOW])
+    group = types.int64(_i32(h[_S_BUCKET_GROUPS])[bucket])
+    end = group + _i32(h[_S_BUCKET_GROUP_COUNT])[bucket] if group >= 0 else 0
+    while group < end:
+        lowest_high = types.int64(-(2**31))
+        if group < 0:  # a small bucket: all of it
+            first = types.int64(_i32(h[_S_BUCKET_FIRST])[bucket])
+            last = types.int64(_i32(h[_S_BUCKET_LAST])[bucket])
+        else:
+            first = types.int64(_i32(h[_S_GROUP_FIRST])[group])
+            last = types.int64(_i32(h[_S_GROUP_LAST])[group])
+            dimension = _i32(h[_S_GROUP_DIMENSION])[group]
+            if dimension < 0:  # sorted by low end: those that begin at or below the key
+                key = _i64(row_keys_at)[-1 - dimension]
+                lowest_high = key >> 32
+                last = _first_not_below(lows, first, last, lowest_high + 1) if key != ABSENT else first
+            elif dimension != NO_SECOND:  # sorted by code: the equal ones
+                code = _i32(row_codes_at)[dimension]
+                first = _first_not_below(lows, first, last, code)
+                last = _first_not_below(lows, first, last, code + 1) if code >= 0 else first
+        if first < last:
+            count = _walk_entries(
+                h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp
+            )
+        group += 1
+    return count
 
 
 @njit(inline="always")
@@ -280,17 +271,16 @@ def _cell(bounds, base, key):
 
 
 @njit
-def _walk_chain(h, rows, head, event, out, count, residues, seen, stamp):
+def _walk_chain(h, head, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
     """Test the recently added conjunctions filed under one head."""
-    code_dimension, row_codes, row_keys, members, member_first, member_last = event
-    following, conjunctions = _i32(h[_D_NEXT]), _i32(h[_D_CONJUNCTION])
+    following, conjunctions, flags = _i32(h[_D_NEXT]), _i32(h[_D_CONJUNCTION]), _u8(h[_DELTA_ROWS + _FLAGS])
     while head >= 0:
         conjunction = conjunctions[head]
         h[_SCANNED] += 1
-        if rows[14][conjunction] != 0:
+        if flags[conjunction] != 0:
             h[_TESTED] += 1
-            if _holds(rows, conjunction, code_dimension, row_codes, row_keys, members, member_first, member_last):
-                count = _emit(h, rows, conjunction, -1 - conjunction, out, count, residues, seen, stamp)
+            if _holds(h, _DELTA_ROWS, conjunction, row_codes_at, row_keys_at, members_at, member_count):
+                count = _emit(h, _DELTA_ROWS, conjunction, -1 - conjunction, count, stamp)
         head = following[head]
     return count
 
@@ -356,20 +346,17 @@ def _signature(codes, code_count, orders, order_count):
 
 
 @njit
-def _match_event(h, codes, code_count, orders, order_count, event, out, residues, seen, stamp):
-    """Match the event that is in the rows; `codes` and `orders` list what it has. Returns how many entries are in `out`."""
-    buckets, heads = _i32(h[_BUCKETS]), _i32(h[_HEADS])
-    bucket_count, head_count = _places(h, codes, code_count, orders, order_count, event[2], buckets, heads)
+def _match_event(h, code_count, order_count, row_codes_at, row_keys_at, members_at, member_count, stamp):
+    """Match the event that is in the rows and listed in `codes_in`, `orders_in`; returns the number of entries reported."""
+    codes, orders, buckets, heads = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_BUCKETS]), _i32(h[_HEADS])
+    bucket_count, head_count = _places(h, codes, code_count, orders, order_count, _i64(row_keys_at), buckets, heads)
     count = 0
     if bucket_count:
         signature = _signature(codes, code_count, orders, order_count)
-        rows, postings = _rows(h, _SEGMENT_ROWS), _postings(h)
         for i in range(bucket_count):
-            count = _walk_bucket(h, rows, postings, buckets[i], signature, event, out, count, residues, seen, stamp)
-    if head_count:
-        rows = _rows(h, _DELTA_ROWS)
-        for i in range(head_count):
-            count = _walk_chain(h, rows, heads[i], event, out, count, residues, seen, stamp)
+            count = _walk_bucket(h, buckets[i], signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp)
+    for i in range(head_count):
+        count = _walk_chain(h, heads[i], row_codes_at, row_keys_at, members_at, member_count, count, stamp)
     return count
 
 
@@ -404,11 +391,7 @@ def match_one(h):
         row_keys[dimension] = _double_key(keys[i]) if is_double[dimension] else keys[i]
     h[_RESIDUE_COUNT] = 0
     h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
-    event = (code_dimension, row_codes, row_keys, codes, 0, code_count)
-    count = _match_event(
-        h, codes, code_count, orders, order_count, event,
-        _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN]), h[_STAMP],
-    )  # fmt: skip
+    count = _match_event(h, code_count, order_count, h[_ROW_CODES], h[_ROW_KEYS], h[_CODES_IN], code_count, h[_STAMP])
     _observe(h, codes, code_count, orders, order_count, row_keys)
     for i in range(code_count):
         dimension = code_dimension[codes[i]]
@@ -446,9 +429,9 @@ _BATCH = (
 
 
 @njit
-def _hand_over(h, event, one, count, written, out_events, out_entries, owed, residue_events, out_residues):
+def _hand_over(h, event, count, written, out_events, out_entries, owed, residue_events, out_residues):
     """Copy what one event (or one bucket for it) gave into the batch's output, as far as there is room; count it anyway."""
-    residues = _i32(h[_OUT_RESIDUES])
+    one, residues = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES])
     if written + count <= out_entries.shape[0]:
         for i in range(count):
             out_events[written + i] = event
@@ -490,46 +473,48 @@ def match_rows(h, row_codes, row_keys, member_starts, members, out_events, out_e
 
     Returns how many pairs (event, entry) and residues there are; if that is more than there was room for, call again.
     """
-    codes, orders, code_dimension = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_CODE_DIMENSION])
-    one, residues, seen = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN])
+    codes, orders = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN])
+    codes_at, keys_at, members_at = row_codes.ctypes.data, row_keys.ctypes.data, members.ctypes.data
     written = 0
     owed = 0
     h[_RESIDUE_COUNT] = 0
     for e in range(row_codes.shape[0]):
-        first, last = member_starts[e], member_starts[e + 1]
+        first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
         code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
         h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
-        event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(first), types.int64(last))
-        count = _match_event(h, codes, code_count, orders, order_count, event, one, residues, seen, h[_STAMP])
-        written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+        count = _match_event(
+            h, code_count, order_count, codes_at + 4 * e * row_codes.shape[1], keys_at + 8 * e * row_keys.shape[1],
+            members_at + 4 * first, last - first, h[_STAMP],
+        )  # fmt: skip
+        written, owed = _hand_over(h, e, count, written, out_events, out_entries, owed, residue_events, out_residues)
         _observe(h, codes, code_count, orders, order_count, row_keys[e])
     return written, owed
 
 
 @njit([_BATCH], cache=True, nogil=True)
 def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, out_entries, residue_events, out_residues):
-    """Match dense rows bucket by bucket; as `match_rows`, but entries of filters with several alternatives are marked
-    -1 - entry and may be repeated.
+    """Match dense rows bucket by bucket.
+
+    As `match_rows`, but entries of filters with several alternatives are marked -1 - entry and may be repeated.
     """
-    codes, orders, code_dimension = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_CODE_DIMENSION])
-    one, residues, seen = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES]), _i32(h[_ENTRY_SEEN])
-    buckets, heads = _i32(h[_BUCKETS]), _i32(h[_HEADS])
-    rows, delta_rows, postings = _rows(h, _SEGMENT_ROWS), _rows(h, _DELTA_ROWS), _postings(h)
-    events = row_codes.shape[0]
+    codes, orders, buckets, heads = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_BUCKETS]), _i32(h[_HEADS])
+    codes_at, keys_at, members_at = row_codes.ctypes.data, row_keys.ctypes.data, members.ctypes.data
+    code_step, key_step = 4 * row_codes.shape[1], 8 * row_keys.shape[1]
+    events, bucket_end = row_codes.shape[0], h[_BUCKET_COUNT]
     written = 0
     owed = 0
     h[_RESIDUE_COUNT] = 0
     # Which events reach which bucket: count, then place. The delta is walked on the way.
     signatures = np.zeros(events, np.uint64)
-    ends = np.zeros(h[_BUCKET_COUNT] + 1, np.int64)
+    ends = np.zeros(bucket_end + 1, np.int64)
     reached = np.zeros(1, np.int32)
     for counting in (True, False):
         if not counting:
-            for b in range(h[_BUCKET_COUNT]):
+            for b in range(bucket_end):
                 ends[b + 1] += ends[b]
-            reached = np.zeros(ends[h[_BUCKET_COUNT]], np.int32)
+            reached = np.zeros(ends[bucket_end], np.int32)
         for e in range(events):
-            first, last = member_starts[e], member_starts[e + 1]
+            first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
             code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
             bucket_count, head_count = _places(h, codes, code_count, orders, order_count, row_keys[e], buckets, heads)
             if counting:
@@ -541,20 +526,23 @@ def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, ou
                 ends[buckets[i]] += 1
             signatures[e] = _signature(codes, code_count, orders, order_count)
             _observe(h, codes, code_count, orders, order_count, row_keys[e])
+            count = 0
+            for i in range(head_count):
+                count = _walk_chain(
+                    h, heads[i], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first, last - first, count, -1
+                )
             if head_count:
-                event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(first), types.int64(last))
-                count = 0
-                for i in range(head_count):
-                    count = _walk_chain(h, delta_rows, heads[i], event, one, count, residues, seen, -1)
-                written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+                written, owed = _hand_over(h, e, count, written, out_events, out_entries, owed, residue_events, out_residues)
     start = 0
-    for b in range(h[_BUCKET_COUNT]):
+    for b in range(bucket_end):
         for place in range(start, ends[b]):
             e = reached[place]
-            event = (code_dimension, row_codes[e], row_keys[e], members, types.int64(member_starts[e]), types.int64(member_starts[e + 1]))
-            count = _walk_bucket(h, rows, postings, b, signatures[e], event, one, 0, residues, seen, -1)
+            first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
+            count = _walk_bucket(
+                h, b, signatures[e], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first, last - first, 0, -1
+            )
             if count or h[_RESIDUE_COUNT]:
-                written, owed = _hand_over(h, e, one, count, written, out_events, out_entries, owed, residue_events, out_residues)
+                written, owed = _hand_over(h, e, count, written, out_events, out_entries, owed, residue_events, out_residues)
         start = ends[b]
     if written <= out_entries.shape[0]:
         _sort_by_event(events, written, out_events, out_entries)

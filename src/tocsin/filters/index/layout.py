@@ -36,22 +36,36 @@ def order_bits(dimensions: Array) -> Array:
 
 
 class Column:
-    """A NumPy array that grows by doubling. `data[:size]` is in use; one writer, readers hold `data` itself."""
+    """A NumPy array that grows by doubling. `data[:size]` is in use; one writer, readers hold `data` itself.
 
-    __slots__ = ("data", "size")
+    Single items go through `view`: writing through a memoryview is three times as quick as through NumPy.
+    """
+
+    __slots__ = ("data", "fill", "size", "view")
 
     def __init__(self, dtype: Any, capacity: int = 16, fill: int = 0) -> None:
-        self.data: Array = np.full(capacity, fill, dtype)
+        self.fill = fill
         self.size = 0
+        self.replace(np.full(capacity, fill, dtype))
 
-    def reserve(self, size: int, fill: int = 0) -> bool:
+    def replace(self, data: Array) -> None:
+        """Put another array in place."""
+        self.data: Array = data
+        self.view = memoryview(data)
+
+    def reserve(self, size: int) -> bool:
         """Make room for `size` items; True if the array moved."""
-        if size <= len(self.data):
+        if size <= len(self.view):
             return False
-        grown = np.full(max(size, 2 * len(self.data)), fill, self.data.dtype)
+        grown = np.full(max(size, 2 * len(self.data)), self.fill, self.data.dtype)
         grown[: self.size] = self.data[: self.size]
-        self.data = grown
+        self.replace(grown)
         return True
+
+    def append(self, item: int) -> None:
+        """Append one item; there must be room for it."""
+        self.view[self.size] = item
+        self.size += 1
 
     def extend(self, items: Any) -> bool:
         """Append; True if the array moved."""
@@ -103,39 +117,57 @@ class Conjunctions:
 
     def __init__(self) -> None:
         self.columns = {name: Column(dtype) for name, dtype in CONJUNCTION_COLUMNS.items()}
-        for name in ("code_starts", "range_starts", "set_starts"):
-            self.columns[name].extend([0])
+        self._starts = [self.columns[name] for name in ("code_starts", "range_starts", "set_starts")]
+        self._ranges = [self.columns[name] for name in ("range_dimensions", "range_lows", "range_highs")]
+        self._sets = [self.columns[name] for name in ("set_dimensions", "set_operations", "set_firsts", "set_sizes")]
+        self._codes, self._flags = self.columns["codes"], self.columns["flags"]
+        for column in self._starts:
+            column.append(0)
         self.residues: dict[int, tuple[str, ...]] = {}
 
     def __len__(self) -> int:
-        return self.columns["flags"].size
+        return self._flags.size
 
     def append(self, row: CodedConjunction, entry: int, multiple: bool) -> bool:
         """Add a row; True if an array moved. The flag is written last: a reader sees a whole row or none."""
-        columns = self.columns
-        moved = False
+        moved = self._make_room(row)
         number = len(self)
         if row.codes:
-            moved |= columns["codes"].extend(row.codes)
+            put = self._codes.append
+            for code in row.codes:
+                put(code)
         if row.ranges:
-            dimensions, lows, highs = zip(*row.ranges, strict=True)
-            moved |= columns["range_dimensions"].extend(dimensions)
-            moved |= columns["range_lows"].extend(lows)
-            moved |= columns["range_highs"].extend(highs)
+            put_dimension, put_low, put_high = (column.append for column in self._ranges)
+            for dimension, low, high in row.ranges:
+                put_dimension(dimension)
+                put_low(low)
+                put_high(high)
         for dimension, operation, items in row.sets:
-            pool = columns["pool_cuts" if operation == WITHIN_CUTS else "pool_codes"]
-            moved |= columns["set_dimensions"].extend([dimension])
-            moved |= columns["set_operations"].extend([operation])
-            moved |= columns["set_firsts"].extend([pool.size])
-            moved |= columns["set_sizes"].extend([len(items)])
-            moved |= pool.extend(items)
-        moved |= columns["code_starts"].extend([columns["codes"].size])
-        moved |= columns["range_starts"].extend([columns["range_lows"].size])
-        moved |= columns["set_starts"].extend([columns["set_sizes"].size])
-        moved |= columns["entries"].extend([entry])
+            pool = self.columns["pool_cuts" if operation == WITHIN_CUTS else "pool_codes"]
+            for column, value in zip(self._sets, (dimension, operation, pool.size, len(items)), strict=True):
+                column.append(value)
+            pool.extend(items)
+        code_starts, range_starts, set_starts = self._starts
+        code_starts.append(self._codes.size)
+        range_starts.append(self._ranges[0].size)
+        set_starts.append(self._sets[0].size)
+        self.columns["entries"].append(entry)
         if row.residues:
             self.residues[number] = row.residues
-        moved |= columns["flags"].extend([ALIVE | (RESIDUE if row.residues else 0) | (MULTIPLE if multiple else 0)])
+        self._flags.append(ALIVE | (RESIDUE if row.residues else 0) | (MULTIPLE if multiple else 0))
+        return moved
+
+    def _make_room(self, row: CodedConjunction) -> bool:
+        number = len(self) + 2
+        moved = self._codes.reserve(self._codes.size + len(row.codes))
+        for column in self._ranges:
+            moved = column.reserve(column.size + len(row.ranges)) or moved
+        for column in (*self._starts, self.columns["entries"], self._flags):
+            moved = column.reserve(number) or moved
+        if row.sets:
+            items = sum(len(test.items) for test in row.sets)
+            for column in (*self._sets, self.columns["pool_codes"], self.columns["pool_cuts"]):
+                moved = column.reserve(column.size + len(row.sets) + items) or moved
         return moved
 
     def row(self, number: int) -> CodedConjunction:

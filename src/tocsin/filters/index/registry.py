@@ -10,6 +10,7 @@ removed entry's number is used again only after the next build, when no conjunct
 from __future__ import annotations
 
 import hashlib
+import struct
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ Key = str | int
 NO_ROWS = -(2**31)
 """Place of an entry that is never true and so has no conjunctions."""
 
+_words = struct.Struct("=QQ").unpack
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -91,8 +93,10 @@ class Registry:
         entry = self._recent.get(identity)
         if entry is not None:
             return entry
+        if not len(self._sorted):
+            return None
         high, low = np.frombuffer(identity, np.uint64)
-        place = int(np.searchsorted(self._sorted, high))
+        place = int(self._sorted.searchsorted(high))
         while place < len(self._sorted) and self._sorted[place] == high:
             entry = int(self._sorted_entries[place])
             if self._digests.data[2 * entry + 1] == low and self._digests.data[2 * entry] == high and self.keys[entry] is not None:
@@ -102,7 +106,10 @@ class Registry:
 
     def has_identity(self, entry: int, identity: bytes) -> bool:
         """Is this the entry's identity?"""
-        return self._digests.data[2 * entry : 2 * entry + 2].tobytes() == identity
+        return self._identity(entry) == identity
+
+    def _identity(self, entry: int) -> bytes:
+        return self._digests.data[2 * entry : 2 * entry + 2].tobytes()
 
     def new_entry(self, identity: bytes) -> int:
         """Make an entry; it has no keys and no rows yet."""
@@ -111,10 +118,11 @@ class Registry:
         else:
             entry = len(self.keys)
             self.keys.append(None)
-            self._rows.extend([NO_ROWS])
-            self._digests.extend([0, 0])
-        self._digests.data[2 * entry : 2 * entry + 2] = np.frombuffer(identity, np.uint64)
-        self._rows.data[entry] = NO_ROWS
+            self._rows.reserve(entry + 1)
+            self._digests.reserve(2 * entry + 2)
+            self._rows.size, self._digests.size = entry + 1, 2 * entry + 2
+        self._digests.view[2 * entry], self._digests.view[2 * entry + 1] = _words(identity)
+        self._rows.view[entry] = NO_ROWS
         self._other_rows.pop(entry, None)
         self._recent[identity] = entry
         return entry
@@ -141,7 +149,7 @@ class Registry:
             self.keys[entry] = None
             self._removed.append(entry)
             if self._recent:
-                self._recent.pop(self._digests.data[2 * entry : 2 * entry + 2].tobytes(), None)
+                self._recent.pop(self._identity(entry), None)
             return entry
         rest = [other for other in present if other != key]
         self.keys[entry] = Shared(rest) if len(rest) > 1 else rest[0]
@@ -152,15 +160,15 @@ class Registry:
 
     def rows(self, entry: int) -> list[int]:
         """Places of an entry's conjunctions: n in the segment, -1 - n in the delta."""
-        first = int(self._rows.data[entry])
+        first = self._rows.view[entry]
         if first == NO_ROWS:
             return []
         return [first, *self._other_rows[entry]] if entry in self._other_rows else [first]
 
     def add_row(self, entry: int, row: int) -> None:
         """Note where another conjunction of an entry stands."""
-        if self._rows.data[entry] == NO_ROWS:
-            self._rows.data[entry] = row
+        if self._rows.view[entry] == NO_ROWS:
+            self._rows.view[entry] = row
         else:
             self._other_rows.setdefault(entry, []).append(row)
 

@@ -289,7 +289,8 @@ class Space:
             return True
         if kind in (values.TEXT, values.NUMBER, values.BOOLEAN):
             bottom, top = normal.domain(kind)
-            excluded = _points(intervals.complement(cuts, bottom, top), kind)
+            around = len(cuts) > 2 and cuts[0] == bottom and cuts[-1] == top
+            excluded = _points(cuts[1:-1], kind) if around else None
             if excluded is not None:
                 coded = self.coded_dimension(term, kind)
                 self.other(coded)
@@ -393,25 +394,20 @@ class Space:
 
 def _points(cuts: Cuts, kind: str) -> list[Any] | None:
     """The values of a set that is a few single values; None if it is not."""
-    if not cuts:
-        return None
-    found: list[Any] = []
-    if kind in (values.TEXT, normal.REVERSED):
-        if kind == normal.REVERSED:
-            return None
+    if kind == values.TEXT:
+        found: list[Any] = []
         for index in range(0, len(cuts), 2):
             low, high = cuts[index], cuts[index + 1]
             if high == intervals.TOP_TEXT or low[1] != high[1] or low[2] != 0:
                 return None
             found.append(low[1])
         return found
-    if kind == values.TIME:
-        return None
-    few = 1 if kind == values.NUMBER else 2
-    for index in range(0, len(cuts), 2):
-        if cuts[index + 1] - cuts[index] > few:
-            return None
-        found.extend(range(cuts[index], cuts[index + 1]))
     if kind == values.NUMBER:
-        return [intervals.number_from_key(key) for key in found] if intervals.NAN_KEY not in found else None
-    return [bool(key) for key in found] if kind == values.BOOLEAN else found
+        for index in range(0, len(cuts), 2):
+            if cuts[index + 1] - cuts[index] != 1 or cuts[index] == intervals.NAN_KEY:
+                return None
+        return [intervals.number_from_key(key) for key in cuts[::2]]
+    if kind in (values.BOOLEAN, normal.NULLNESS):
+        keys = [key for index in range(0, len(cuts), 2) for key in range(cuts[index], cuts[index + 1])]
+        return [bool(key) for key in keys] if kind == values.BOOLEAN else keys
+    return None

@@ -129,9 +129,9 @@ def _delta_candidates(view: View, event: _Event, counters: dict[str, int]) -> Ar
         bounds = segment.arrays["grid_bounds"][grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
         node = GRID_CELLS + int(np.searchsorted(bounds, event.row_keys[order], "right"))
         while node:
-            heads.append(delta.grid_head[grid * 2 * GRID_CELLS + node])
+            heads.append(delta.grid_head.data[grid * 2 * GRID_CELLS + node])
             node >>= 1
-    heads.append(delta.always_head[0])
+    heads.append(delta.always_head.data[0])
     found = []
     for head in heads:
         while head >= 0:

@@ -9,6 +9,8 @@ event (whatever number the event then carries has room in the arrays of that gen
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from tocsin.filters.index.build import Likelihoods, Segment
@@ -30,7 +32,7 @@ class Observed:
     """Arrays that go with the numbers of a space: where a code stands in a row, and what events have carried."""
 
     def __init__(self) -> None:
-        self.code_dimension = Column(np.int32)
+        self.code_dimension = Column(np.int32, fill=-1)
         self.code_counts = Column(np.int32)
         self.is_double = Column(np.uint8)
         self.key_samples = Column(np.int64, SAMPLES)
@@ -40,7 +42,7 @@ class Observed:
     def reserve(self, codes: int, orders: int) -> bool:
         """Make room; True if an array moved."""
         moved = [
-            self.code_dimension.reserve(codes, fill=-1),
+            self.code_dimension.reserve(codes),
             self.code_counts.reserve(codes),
             self.is_double.reserve(orders),
             self.key_samples.reserve(orders * SAMPLES),
@@ -123,9 +125,8 @@ class View:
         self.pool: list[Scratch] = []
         self.counters = dict.fromkeys(_COUNTED, 0)
         self.residue_rows = len(segment.tables.residues) if segment is not None else 0
-        # Sizes of scratch arrays; they only grow.
-        self.entry_capacity = self.residue_capacity = self.coded_capacity = self.ordered_capacity = 0
-        self.codes_per_event = 0
+        # What there is room for: codes, coded and ordered dimensions, entries, residues, codes of one event.
+        self._room: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
         self._encoder: Encoder | None = None
         self._reserve(0, 0, 0, 0, 0)
 
@@ -153,29 +154,27 @@ class View:
 
     def _reserve(self, codes: int, coded: int, orders: int, entries: int, rows: int) -> None:
         space = self.space
-        codes += len(space.code_values)
-        coded += len(space.coded)
-        orders += len(space.ordered)
-        moved = self.observed.reserve(codes, orders)
-        moved = self.delta.reserve(codes, orders) or moved
-        for name, size in (
-            ("entry_capacity", entries),
-            ("residue_capacity", self.residue_rows + rows),
-            ("coded_capacity", coded),
-            ("ordered_capacity", orders),
-            ("codes_per_event", coded + space.members + codes - len(space.code_values)),
-        ):
-            if getattr(self, name) <= size:
-                setattr(self, name, 16 + 2 * size)
-                moved = True
-        if moved:
-            self.generation += 1
+        needed = (
+            len(space.code_values) + codes,
+            len(space.coded) + coded,
+            len(space.ordered) + orders,
+            entries,
+            self.residue_rows + rows,
+            len(space.coded) + coded + space.members + codes,
+        )
+        if all(map(operator.lt, needed, self._room)):
+            return
+        self.observed.reserve(16 + 2 * needed[0], 16 + 2 * needed[2])
+        self.delta.reserve(16 + 2 * needed[0], 16 + 2 * needed[2])
+        self._room = tuple(16 + 2 * size for size in needed)
+        _, self.coded_capacity, self.ordered_capacity, self.entry_capacity, self.residue_capacity, self.codes_per_event = self._room
+        self.generation += 1
 
     def add(self, row: CodedConjunction, entry: int, multiple: bool) -> int:
         """Add a conjunction to the delta; returns its number there."""
         self.observed.follow(self.space)
         self.residue_rows += bool(row.residues)
-        if self.delta.add(row, entry, multiple, self.observed.code_counts.data):
+        if self.delta.add(row, entry, multiple, self.observed.code_counts):
             self.generation += 1
         return len(self.delta) - 1
 
@@ -238,10 +237,8 @@ class View:
         header["always_bucket"] = segment.always_bucket if segment is not None else -1
         for name, column in delta.rows.columns.items():
             header.pin(f"delta_{name}", column.data)
-        for name in ("code_head", "order_head", "link_next", "link_conjunction"):
+        for name in ("code_head", "order_head", "grid_head", "always_head", "link_next", "link_conjunction"):
             header.pin(f"delta_{name}", getattr(delta, name).data)
-        header.pin("delta_grid_head", delta.grid_head)
-        header.pin("delta_always_head", delta.always_head)
         for name in ("code_dimension", "code_counts", "is_double", "key_samples", "key_counts"):
             header.pin(name, getattr(observed, name).data)
         header.pin("sampled", observed.sampled)
