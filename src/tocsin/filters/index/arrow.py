@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from tocsin.filters import normal, values
 from tocsin.filters.index.layout import Array
-from tocsin.filters.index.space import ABSENT, MEMBER
+from tocsin.filters.index.labels import ABSENT
+from tocsin.filters.index.space import MEMBER
 from tocsin.filters.index.vectors import number_keys
 from tocsin.filters.index.view import View
 from tocsin.filters.syntax import Field

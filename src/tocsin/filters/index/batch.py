@@ -18,7 +18,7 @@ from tocsin.filters.index import arrow, engine, vectors
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex
 from tocsin.filters.index.registry import Key, Shared
-from tocsin.filters.index.space import ABSENT
+from tocsin.filters.index.labels import ABSENT
 from tocsin.filters.index.view import Scratch, View
 from tocsin.model import Event
 
@@ -98,11 +98,11 @@ def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueC
 
 
 def _encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
-    encoder, buffers = view.encoder, scratch.buffers
+    encode, buffers = scratch.encode, scratch.buffers
     codes = orders = 0
     code_ends, order_ends = [], []
     for event in events:
-        codes, orders = encoder.encode(event, buffers, codes, orders)
+        codes, orders = encode(event, buffers, codes, orders)
         code_ends.append(codes)
         order_ends.append(orders)
     rows = Rows.blank(len(events), view)

@@ -20,8 +20,9 @@ import numpy as np
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND
 from tocsin.filters.index.layout import Array, code_bits, order_bits
-from tocsin.filters.index.space import HIGHEST, IN, LOWEST
-from tocsin.filters.index.tables import Tables, ragged, take_rows
+from tocsin.filters.index.labels import HIGHEST, LOWEST
+from tocsin.filters.index.space import IN
+from tocsin.filters.index.tables import Parts, Tables, spread, take_apart, take_records
 
 __all__ = ["Likelihoods", "Segment", "build", "interval_nodes"]
 
@@ -64,42 +65,40 @@ class _Tests(msgspec.Struct):
 
 
 def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods) -> Segment:
-    """Build a segment of all live rows of `tables`."""
-    rows = len(tables.flags)
-    arrays = tables.arrays
-    code_p = _code_likelihoods(tables, code_dimension, seen)
-    bounds = _grids(tables, orders, seen)
-    tests = _tests(tables, code_p, bounds, seen)
-    access, second = _rarest_two(tests, rows)
-    posting_bucket, posting_row, bucket_count, grids = _postings(tables, tests, access, bounds, len(code_dimension), orders)
-    group, low, high = _second_level(tables, tests, second, code_dimension, rows)
+    """Build a segment of all records of `tables`."""
+    parts = take_apart(tables.stream, tables.places)
+    listed = spread(parts.set_at, np.where(parts.set_operation == IN, parts.set_size, 0))
+    code_p = _code_likelihoods(parts, tables.stream[listed], code_dimension, seen)
+    bounds = _grids(parts, orders, seen)
+    tests = _tests(parts, tables.stream, code_p, bounds, seen)
+    access, second = _rarest_two(tests, parts.rows)
+    posting_bucket, posting_row, bucket_count, grids = _postings(parts, tables.stream, tests, access, bounds, len(code_dimension), orders)
+    group, low, high = _second_level(parts, tests, second)
 
     order = np.argsort(posting_bucket, kind="stable")
     posting_bucket, posting_row = posting_bucket[order], posting_row[order]
     used, first = np.unique(posting_bucket, return_index=True)
     last = np.append(first[1:], len(posting_bucket))
-    order = _sort_large(first, last, group[posting_row], low[posting_row])
-    posting_row = posting_row[order]
+    posting_row = posting_row[_sort_large(first, last, group[posting_row], low[posting_row])]
 
-    # Renumber: a row's new number is the order of its first posting.
-    first_posting = np.full(rows, len(posting_row), np.int64)
+    # Reorder the records: as their first postings are, so that what is tested together lies together.
+    first_posting = np.full(parts.rows, len(posting_row), np.int64)
     np.minimum.at(first_posting, posting_row, np.arange(len(posting_row)))
     new_order = np.argsort(first_posting, kind="stable")
-    renumbered = np.empty(rows, np.int32)
-    renumbered[new_order] = np.arange(rows, dtype=np.int32)
+    taken, places = take_records(tables, new_order)
+    place_of = np.empty(parts.rows, np.int32)
+    place_of[new_order] = places
 
-    groups = _groups(first, last, group[posting_row])
-    signatures = _signatures(tables, rows)
     bucket_of = np.full(bucket_count, -1, np.int32)
     bucket_of[used] = np.arange(len(used), dtype=np.int32)
     node_base = len(code_dimension)
     presence_base = node_base + int((grids >= 0).sum()) * 2 * GRID_CELLS
     grid_bounds = [bounds[dimension] for dimension in range(orders) if grids[dimension] >= 0]
     always = int(bucket_of[-1])
-    taken = take_rows(tables, new_order)
     return Segment(
         tables=taken,
         arrays={
+            "stream": taken.stream,
             "code_bucket": bucket_of[:node_base],
             "order_bucket": bucket_of[presence_base : presence_base + orders],
             "grid": grids,
@@ -107,9 +106,9 @@ def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods)
             "grid_bucket": bucket_of[node_base:presence_base],
             "bucket_first": first.astype(np.int32),
             "bucket_last": last.astype(np.int32),
-            **groups,
-            "entry_signature": signatures[posting_row],
-            "entry_conjunction": renumbered[posting_row],
+            **_groups(first, last, group[posting_row]),
+            "entry_signature": _signatures(parts)[posting_row],
+            "entry_record": place_of[posting_row],
             "entry_low": low[posting_row],
             "entry_high": high[posting_row],
         },
@@ -121,10 +120,10 @@ def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods)
     )
 
 
-def _code_likelihoods(tables: Tables, code_dimension: Array, seen: Likelihoods) -> Array:
+def _code_likelihoods(parts: Parts, listed: Array, code_dimension: Array, seen: Likelihoods) -> Array:
     """How likely an event carries each code."""
     count = len(code_dimension)
-    named = np.bincount(tables.arrays["codes"], minlength=count) + np.bincount(tables.arrays["pool_codes"], minlength=count)
+    named = np.bincount(parts.codes, minlength=count) + np.bincount(listed, minlength=count)
     dimension = np.where(code_dimension < 0, 0, code_dimension)
     per_dimension = np.bincount(dimension, weights=named, minlength=1)
     prior = named / np.maximum(per_dimension[dimension], 1)
@@ -132,16 +131,14 @@ def _code_likelihoods(tables: Tables, code_dimension: Array, seen: Likelihoods) 
     return (seen.code_counts[:count] + weight * prior) / (seen.events + weight)
 
 
-def _grids(tables: Tables, orders: int, seen: Likelihoods) -> list[Array]:
+def _grids(parts: Parts, orders: int, seen: Likelihoods) -> list[Array]:
     """Cell bounds for each ordered dimension: quantiles of the keys seen, or of the ends filters name."""
     bounds: list[Array] = []
-    dimensions = tables.arrays["range_dimensions"]
-    lows, highs = tables.arrays["range_lows"], tables.arrays["range_highs"]
     for dimension in range(orders):
         sample = seen.key_samples[dimension] if dimension < len(seen.key_samples) else np.zeros(0, np.int64)
         if len(sample) < 64:
-            mine = dimensions == dimension
-            ends = np.concatenate([lows[mine], highs[mine], sample])
+            mine = parts.range_dimension == dimension
+            ends = np.concatenate([parts.lows[mine], parts.highs[mine], sample])
             sample = np.sort(ends[(ends > LOWEST) & (ends < HIGHEST)])
         if not len(sample):
             sample = np.zeros(1, np.int64)
@@ -150,34 +147,29 @@ def _grids(tables: Tables, orders: int, seen: Likelihoods) -> list[Array]:
     return bounds
 
 
-def _tests(tables: Tables, code_p: Array, bounds: list[Array], seen: Likelihoods) -> _Tests:
-    arrays = tables.arrays
-    code_row = ragged(arrays["code_starts"])
-    listed = np.flatnonzero(arrays["set_operations"] == IN)
-    set_row = ragged(arrays["set_starts"])[listed]
-    sizes = arrays["set_sizes"][listed]
-    sums = np.concatenate([[0.0], np.cumsum(code_p[arrays["pool_codes"]])])
-    firsts = arrays["set_firsts"][listed]
-    set_p = sums[firsts + sizes] - sums[firsts]
+def _tests(parts: Parts, stream: Array, code_p: Array, bounds: list[Array], seen: Likelihoods) -> _Tests:
+    listed = np.flatnonzero(parts.set_operation == IN)
+    sizes = parts.set_size[listed]
+    sums = np.concatenate([[0.0], np.cumsum(code_p[stream[spread(parts.set_at[listed], sizes)]])])
+    ends = np.cumsum(sizes)
+    set_p = sums[ends] - sums[ends - sizes]
     set_p = np.where(sizes > MAX_LISTED, 1.0 + set_p, set_p)
-    range_row = ragged(arrays["range_starts"])
-    range_p = _range_likelihoods(arrays, bounds, seen)
-    counts = (len(code_row), len(listed), len(range_row))
+    counts = (len(parts.codes), len(listed), len(parts.lows))
     return _Tests(
-        np.concatenate([code_row, set_row, range_row]),
-        np.concatenate([code_p[arrays["codes"]], set_p, range_p]).astype(np.float32),
+        np.concatenate([parts.code_row, parts.set_row[listed], parts.range_row]),
+        np.concatenate([code_p[parts.codes], set_p, _range_likelihoods(parts, bounds, seen)]).astype(np.float32),
         np.repeat(np.array([0, 1, 2], np.int8), counts),
         np.concatenate([np.arange(counts[0]), listed, np.arange(counts[2])]),
     )
 
 
-def _range_likelihoods(arrays: dict[str, Array], bounds: list[Array], seen: Likelihoods) -> Array:
+def _range_likelihoods(parts: Parts, bounds: list[Array], seen: Likelihoods) -> Array:
     """The share of grid cells a range touches, times how often the dimension is there at all."""
-    likelihood = np.ones(len(arrays["range_lows"]))
+    likelihood = np.ones(len(parts.lows))
     for dimension, cells in enumerate(bounds):
-        mine = np.flatnonzero(arrays["range_dimensions"] == dimension)
+        mine = np.flatnonzero(parts.range_dimension == dimension)
         if len(mine):
-            low, high = interval_cells(cells, arrays["range_lows"][mine], arrays["range_highs"][mine])
+            low, high = interval_cells(cells, parts.lows[mine], parts.highs[mine])
             there = min(1.0, seen.key_counts[dimension] / seen.events) if seen.events and dimension < len(seen.key_counts) else 1.0
             likelihood[mine] = (high - low + 1) / GRID_CELLS * there
     return likelihood
@@ -213,22 +205,20 @@ def interval_nodes(bounds: Array, lows: Array, highs: Array) -> tuple[Array, Arr
 
 
 def _postings(
-    tables: Tables, tests: _Tests, access: Array, bounds: list[Array], codes: int, orders: int
+    parts: Parts, stream: Array, tests: _Tests, access: Array, bounds: list[Array], codes: int, orders: int
 ) -> tuple[Array, Array, int, Array]:
     """(bucket, row) pairs; buckets are numbered: codes, grid nodes, dimensions without a grid, the unindexed."""
-    arrays = tables.arrays
     rows = np.flatnonzero(access >= 0)
     kind, place = tests.kind[access[rows]], tests.place[access[rows]]
     by_code, by_list, by_range = (rows[kind == wanted] for wanted in (0, 1, 2))
     places = [place[kind == wanted] for wanted in (0, 1, 2)]
 
-    buckets, owners = [arrays["codes"][places[0]].astype(np.int64)], [by_code]
-    sizes, firsts = arrays["set_sizes"][places[1]], arrays["set_firsts"][places[1]]
-    offsets = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    buckets.append(arrays["pool_codes"][np.repeat(firsts, sizes) + offsets].astype(np.int64))
+    buckets, owners = [parts.codes[places[0]].astype(np.int64)], [by_code]
+    sizes = parts.set_size[places[1]]
+    buckets.append(stream[spread(parts.set_at[places[1]], sizes)].astype(np.int64))
     owners.append(np.repeat(by_list, sizes))
 
-    dimensions = arrays["range_dimensions"][places[2]]
+    dimensions = parts.range_dimension[places[2]]
     busy = np.bincount(dimensions, minlength=orders) >= MIN_GRID
     grids = np.where(busy, np.cumsum(busy) - 1, -1).astype(np.int32)
     presence_base = codes + int(busy.sum()) * 2 * GRID_CELLS
@@ -239,7 +229,7 @@ def _postings(
             owners.append(by_range[mine])
             continue
         ranges = places[2][mine]
-        node, count = interval_nodes(bounds[dimension], arrays["range_lows"][ranges], arrays["range_highs"][ranges])
+        node, count = interval_nodes(bounds[dimension], parts.lows[ranges], parts.highs[ranges])
         steps = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         buckets.append(codes + int(grids[dimension]) * 2 * GRID_CELLS + np.repeat(node, count) + steps)
         owners.append(np.repeat(by_range[mine], count))
@@ -250,22 +240,20 @@ def _postings(
     return np.concatenate(buckets), np.concatenate(owners), always + 1, grids
 
 
-def _second_level(
-    tables: Tables, tests: _Tests, second: Array, code_dimension: Array, rows: int
-) -> tuple[Array, Array, Array]:
+def _second_level(parts: Parts, tests: _Tests, second: Array) -> tuple[Array, Array, Array]:
     """Group (dimension of the second test), low and high (code, or upper halves of the keys) for each row."""
-    arrays = tables.arrays
+    rows = parts.rows
     group, low, high = np.full(rows, NO_SECOND, np.int32), np.zeros(rows, np.int32), np.full(rows, 2**31 - 1, np.int32)
     has = np.flatnonzero(second >= 0)
     kind, place = tests.kind[second[has]], tests.place[second[has]]
-    codes = arrays["codes"][place[kind == 0]]
-    single = code_dimension[codes] >= 0
-    group[has[kind == 0][single]] = code_dimension[codes[single]]
-    low[has[kind == 0][single]] = codes[single]
-    ranged, ranges = has[kind == 2], place[kind == 2]
-    group[ranged] = -1 - arrays["range_dimensions"][ranges]
-    low[ranged] = arrays["range_lows"][ranges] >> 32
-    high[ranged] = arrays["range_highs"][ranges] >> 32
+    coded, at = has[kind == 0], place[kind == 0]
+    single = parts.code_dimension[at] >= 0
+    group[coded[single]] = parts.code_dimension[at[single]]
+    low[coded[single]] = parts.codes[at[single]]
+    ranged, at = has[kind == 2], place[kind == 2]
+    group[ranged] = -1 - parts.range_dimension[at]
+    low[ranged] = parts.lows[at] >> 32
+    high[ranged] = parts.highs[at] >> 32
     return group, low, high
 
 
@@ -309,10 +297,9 @@ def _groups(first: Array, last: Array, group: Array) -> dict[str, Array]:
     }
 
 
-def _signatures(tables: Tables, rows: int) -> Array:
+def _signatures(parts: Parts) -> Array:
     """The bits an event must have for a row to be true: one for each of its codes and ordered dimensions."""
-    arrays = tables.arrays
-    signatures = np.zeros(rows, np.uint64)
-    np.bitwise_or.at(signatures, ragged(arrays["code_starts"]), code_bits(arrays["codes"]))
-    np.bitwise_or.at(signatures, ragged(arrays["range_starts"]), order_bits(arrays["range_dimensions"]))
+    signatures = np.zeros(parts.rows, np.uint64)
+    np.bitwise_or.at(signatures, parts.code_row, code_bits(parts.codes))
+    np.bitwise_or.at(signatures, parts.range_row, order_bits(parts.range_dimension))
     return signatures

@@ -1,4 +1,4 @@
-"""Filters added since the last build: the same tables, filed in chains instead of sorted postings.
+"""Filters added since the last build: the same records, filed in chains instead of sorted postings.
 
 Each conjunction hangs in the chain of one code, one grid node or one ordered dimension, whichever promises to be rare; what
 has none of these hangs in the chain that every event walks. Adding is a few array writes, so it is quick and never blocks a
@@ -14,7 +14,7 @@ import numpy as np
 
 from tocsin.filters.index.build import MAX_LISTED, Segment, interval_nodes
 from tocsin.filters.index.header import GRID_CELLS
-from tocsin.filters.index.layout import Array, Column, Conjunctions
+from tocsin.filters.index.layout import Column, read_record, record_words
 from tocsin.filters.index.space import IN, CodedConjunction
 from tocsin.filters.index.tables import Tables
 
@@ -31,20 +31,25 @@ class Delta:
     """Growing tables and the chains over them, on top of one segment's grids (or none)."""
 
     def __init__(self, segment: Segment | None, codes: int, orders: int) -> None:
-        self.rows = Conjunctions()
+        self.stream = Column(np.int32, 64)
+        self.places = Column(np.int32)
+        self.residues: dict[int, tuple[str, ...]] = {}
         self.code_head = _heads(max(64, 2 * codes))
         self.order_head = _heads(max(16, 2 * orders))
         self.grid_head = _heads(max(1, len(segment.arrays["grid_bucket"]) if segment else 1))
         self.always_head = _heads(1)
         self.heads = {"code": self.code_head, "order": self.order_head, "grid": self.grid_head, "always": self.always_head}
+        self.links = _heads(1)
+        """How many links there are: kernels need not look at the heads of an empty delta."""
+        self.links.view[0] = 0
         self.link_next = Column(np.int32, fill=-1)
-        self.link_conjunction = Column(np.int32)
+        self.link_record = Column(np.int32)
         self.unindexed = 0
         self._grids = segment.arrays["grid"] if segment else np.zeros(0, np.int32)
         self._bounds = segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.places.size
 
     def reserve(self, codes: int, orders: int) -> bool:
         """Make room for codes and ordered dimensions made meanwhile; True if an array moved."""
@@ -52,21 +57,25 @@ class Delta:
         self.code_head.size, self.order_head.size = len(self.code_head.view), len(self.order_head.view)
         return moved
 
-    def add(self, row: CodedConjunction, entry: int, multiple: bool, code_counts: Column) -> bool:
-        """Add and file a conjunction; True if an array moved (readers then need a new header)."""
+    def add(self, row: CodedConjunction, words: list[int], code_counts: Column) -> bool:
+        """Add and file a conjunction, given as words of a record too; True if an array moved (readers need a new header)."""
         heads, places = self._place(row, code_counts)
-        number = len(self.rows)
-        moved = self.rows.append(row, entry, multiple)
+        record = self.stream.size
+        moved = self.stream.extend(words)
+        self.places.extend([record])
+        if row.residues:
+            self.residues[record] = row.residues
         moved = self.link_next.reserve(self.link_next.size + len(places)) or moved
-        moved = self.link_conjunction.reserve(self.link_conjunction.size + len(places)) or moved
+        moved = self.link_record.reserve(self.link_record.size + len(places)) or moved
         if moved:
             for column in self.heads.values():
                 column.replace(column.data.copy())
         target = self.heads[heads].view
         for place in places:
-            self.link_conjunction.append(number)
+            self.link_record.append(record)
             self.link_next.append(target[place])
             target[place] = self.link_next.size - 1
+        self.links.view[0] = self.link_next.size
         return moved
 
     def _place(self, row: CodedConjunction, code_counts: Column) -> tuple[str, list[int]]:
@@ -88,24 +97,16 @@ class Delta:
         self.unindexed += 1
         return "always", [0]
 
-    def tables(self, rows: int | None = None) -> Tables:
-        """The first `rows` conjunctions as finished tables; arrays are copies."""
-        count = len(self.rows) if rows is None else rows
-        used = self.rows.arrays()
-        code_end, range_end = int(used["code_starts"][count]), int(used["range_starts"][count])
-        set_end = int(used["set_starts"][count])
-        ends = {
-            "codes": code_end,
-            **dict.fromkeys(("code_starts", "range_starts", "set_starts"), count + 1),
-            **dict.fromkeys(("range_dimensions", "range_lows", "range_highs"), range_end),
-            **dict.fromkeys(("set_dimensions", "set_operations", "set_firsts", "set_sizes"), set_end),
-            **dict.fromkeys(("entries", "flags"), count),
-        }
-        arrays = {name: array[: ends.get(name)].copy() for name, array in used.items()}
-        return Tables(arrays, {row: texts for row, texts in self.rows.residues.items() if row < count})
+    def record(self, place: int) -> tuple[CodedConjunction, int, int]:
+        """A conjunction with its entry and flags."""
+        return read_record(self.stream.data, place, self.residues.get(place, ()))
+
+    def tables(self) -> Tables:
+        """All records so far; the arrays are copies."""
+        return Tables(self.stream.used.copy(), self.places.used.copy(), dict(self.residues))
 
     @property
     def size_in_bytes(self) -> int:
         """Memory held."""
-        columns = [*self.rows.columns.values(), *self.heads.values(), self.link_next, self.link_conjunction]
+        columns = [self.stream, self.places, *self.heads.values(), self.link_next, self.link_record]
         return sum(column.data.nbytes for column in columns)

@@ -4,17 +4,18 @@ An encoder is compiled from a `Space` and thrown away when the space gains a dim
 once over the event's attributes and payload; computed terms, dotted paths and envelope fields are fetched by their getters;
 IS NULL is asked of its own getters.
 
-Speed rules here: one dictionary look-up per name, one per text, plain memoryview writes. Everything unusual (equality on
-numbers, ordered texts, arrays …) is behind `_More`, which only the names that need it pay for.
+Speed rules here: one dictionary look-up per name, one per text, plain memoryview writes, methods bound once. Everything
+unusual (equality on numbers, ordered texts, arrays …) is behind `_More`, which only the names that need it pay for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tocsin.filters import normal, values
 from tocsin.filters.evaluate import Getter, compile_value
-from tocsin.filters.index.space import MEMBER, Labels, Space
+from tocsin.filters.index.space import MEMBER, Space
 from tocsin.filters.syntax import Field
 from tocsin.model import ENVELOPE, Event
 
@@ -43,14 +44,14 @@ class _More:
         self.number_other = -1
         self.booleans: dict[Any, int] = {}
         self.boolean_other = -1
-        self.ordered_texts: list[tuple[int, Labels, bool]] = []
+        self.ordered_texts: list[tuple[int, Callable[[str], int], bool]] = []
         self.time = -1
         self.members: dict[Any, int] = {}
 
     def text(self, value: str, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
-        for dimension, labels, backwards in self.ordered_texts:
+        for dimension, key, backwards in self.ordered_texts:
             out.orders[orders] = dimension
-            out.wholes[orders] = labels.key(value[::-1] if backwards else value)
+            out.wholes[orders] = key(value[::-1] if backwards else value)
             orders += 1
         if self.time >= 0:
             moment = values.text_as_time(value)
@@ -100,8 +101,9 @@ class _More:
         return found
 
 
-# What is looked up for a name: text codes, code for other texts (-1 = not wanted), number dimension (-1), and the rest.
-_Slot = tuple[dict[Any, int], int, int, _More | None]
+# What is looked up for a name: `get` of the text codes, code for other texts (-1 = not wanted), number dimension (or -1),
+# and the rest.
+_Slot = tuple[Callable[[Any, int], int], int, int, _More | None]
 
 
 class Encoder:
@@ -115,7 +117,7 @@ class Encoder:
         slots: dict[str, list[Any]] = {}
 
         def slot_of(term: str) -> list[Any]:
-            return slots.setdefault(term, [{}, -1, -1, None])
+            return slots.setdefault(term, [{}.get, -1, -1, None])
 
         def more_of(term: str) -> _More:
             slot = slot_of(term)
@@ -126,7 +128,7 @@ class Encoder:
 
         for coded in space.coded:
             if coded.test == values.TEXT:
-                slot_of(coded.term)[:2] = coded.codes, coded.other
+                slot_of(coded.term)[:2] = coded.codes.get, coded.other
             elif coded.test == values.NUMBER:
                 more = more_of(coded.term)
                 more.numbers, more.number_other = coded.codes, coded.other
@@ -146,7 +148,7 @@ class Encoder:
                 more_of(ordered.term).time = ordered.number
             elif ordered.labels is not None:
                 backwards = ordered.kind == normal.REVERSED
-                more_of(ordered.term).ordered_texts.append((ordered.number, ordered.labels, backwards))
+                more_of(ordered.term).ordered_texts.append((ordered.number, ordered.labels.key, backwards))
         for term, slot in slots.items():
             value = space.terms[term]
             if isinstance(value, Field) and len(value.path) == 1 and value.path[0] not in _RESOLVED:
@@ -171,10 +173,10 @@ class Encoder:
                 slot = find(name)
                 if slot is None:
                     continue
+                code_of, other, number, more = slot
                 kind = type(value)
-                texts, other, number, more = slot
                 if kind is str:
-                    code = texts.get(value, other)
+                    code = code_of(value, other)
                     if code >= 0:
                         out_codes[codes] = code
                         codes += 1
@@ -207,10 +209,10 @@ class Encoder:
 
     @staticmethod
     def _put(slot: _Slot, value: Any, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
-        texts, other, number, more = slot
+        code_of, other, number, more = slot
         kind = values.kind_of(value)
         if kind == values.TEXT:
-            code = texts.get(value, other)
+            code = code_of(value, other)
             if code >= 0:
                 out.codes[codes] = code
                 codes += 1

@@ -12,7 +12,6 @@ import msgspec
 from tocsin.filters import intervals, normal, values
 from tocsin.filters.evaluate import compile_value
 from tocsin.filters.filter import Filter
-from tocsin.filters.index.layout import read_row
 from tocsin.filters.index.registry import Key
 from tocsin.filters.index.space import MEMBER, NOT_IN, WITHIN_CUTS, Coded, CodedConjunction
 from tocsin.filters.index.view import View
@@ -69,16 +68,7 @@ _Readable = tuple[str, Value | None]
 
 def row_tests(view: View, row: int) -> list[_Readable]:
     """The tests of a conjunction as filter texts, each with the value it asks about."""
-    if row < 0:
-        coded = view.delta.rows.row(-1 - row)
-    else:
-        assert view.segment is not None
-        tables = view.segment.tables
-        code, ranged, listed = (
-            slice(int(tables.arrays[name][row]), int(tables.arrays[name][row + 1])) for name in ("code_starts", "range_starts", "set_starts")
-        )
-        coded = read_row(tables.arrays, code, ranged, listed, tables.residues.get(row, ()))
-    return _texts(view, coded)
+    return _texts(view, view.record(row)[0])
 
 
 def _texts(view: View, row: CodedConjunction) -> list[_Readable]:

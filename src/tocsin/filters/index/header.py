@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from tocsin.filters.index.layout import CONJUNCTION_COLUMNS, Array
+from tocsin.filters.index.layout import Array
 
-__all__ = ["GRID_CELLS", "NAMES", "NO_SECOND", "SAMPLES", "SLOT", "Header"]
+__all__ = ["GRID_CELLS", "NAMES", "NO_SECOND", "SAMPLES", "SLOT", "WATCH", "Header"]
 
 GRID_CELLS = 256
 """Cells of a grid over an ordered dimension; a power of two, since coarser levels halve it."""
 
 SAMPLES = 512
 """Keys remembered for each ordered dimension, to place the cells of its grid."""
+WATCH = 2048
+"""Events between looks at whether the index still fits the events; a power of two."""
 NO_SECOND = 2**31 - 1
 """Group of the entries that have no second test."""
 
 _SEGMENT = (
+    "stream",
     "code_bucket",  # bucket of each code known when the segment was built, or -1
     "order_bucket",  # bucket of each ordered dimension that has no grid, or -1
     "grid",  # grid of each ordered dimension, or -1
@@ -33,11 +36,11 @@ _SEGMENT = (
     "group_first",
     "group_last",
     "entry_signature",
-    "entry_conjunction",
+    "entry_record",  # place of its record in the stream
     "entry_low",  # second test: code, or upper half of the low key
     "entry_high",
 )
-_DELTA = ("code_head", "order_head", "grid_head", "always_head", "link_next", "link_conjunction")
+_DELTA = ("stream", "code_head", "order_head", "grid_head", "always_head", "link_next", "link_record", "links")
 _EVENT = (
     "codes_in",  # codes of this event
     "orders_in",  # its ordered dimensions …
@@ -57,8 +60,6 @@ _EVENT = (
     "heads",  # … and chains of the delta
 )
 _COUNTERS = (
-    "code_count",
-    "order_count",
     "codes_known",  # codes the segment knows
     "orders_known",
     "bucket_count",
@@ -73,9 +74,7 @@ _COUNTERS = (
 
 NAMES = (
     *(f"segment_{name}" for name in _SEGMENT),
-    *(f"segment_{name}" for name in CONJUNCTION_COLUMNS),
     *(f"delta_{name}" for name in _DELTA),
-    *(f"delta_{name}" for name in CONJUNCTION_COLUMNS),
     *_EVENT,
     *_COUNTERS,
 )

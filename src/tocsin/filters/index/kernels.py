@@ -19,9 +19,20 @@ import numpy as np
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES, SLOT
-from tocsin.filters.index.layout import CODE_BITS, CONJUNCTION_COLUMNS, MULTIPLE, ORDER_BITS, RESIDUE
-from tocsin.filters.index.space import ABSENT, IN, NOT_IN
+from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES, SLOT, WATCH
+from tocsin.filters.index.layout import (
+    CODE_BITS,
+    CODE_WORDS,
+    FLAG_SHIFT,
+    HEAD_WORDS,
+    MULTIPLE,
+    ORDER_BITS,
+    RANGE_WORDS,
+    RESIDUE,
+    SET_HEAD_WORDS,
+)
+from tocsin.filters.index.labels import ABSENT
+from tocsin.filters.index.space import IN, WITHIN_CUTS
 
 __all__ = ["match_buckets", "match_one", "match_rows"]
 
@@ -62,15 +73,7 @@ def _u8(address):
     return carray(_pu8(address), _ENDLESS)
 
 
-_SEGMENT_ROWS = SLOT["segment_code_starts"]
-_DELTA_ROWS = SLOT["delta_code_starts"]
-_COLUMN = {name: place for place, name in enumerate(CONJUNCTION_COLUMNS)}
-(
-    _CODE_STARTS, _CODES, _RANGE_STARTS, _RANGE_DIMENSIONS, _RANGE_LOWS, _RANGE_HIGHS, _SET_STARTS, _SET_DIMENSIONS,
-    _SET_OPERATIONS, _SET_FIRSTS, _SET_SIZES, _POOL_CODES, _POOL_CUTS, _ENTRIES, _FLAGS,
-) = range(len(_COLUMN))  # fmt: skip
-assert list(_COLUMN)[_FLAGS] == "flags"
-
+_S_STREAM, _D_STREAM = SLOT["segment_stream"], SLOT["delta_stream"]
 _S_CODE_BUCKET, _S_GRID, _S_GRID_BOUNDS = SLOT["segment_code_bucket"], SLOT["segment_grid"], SLOT["segment_grid_bounds"]
 _S_GRID_BUCKET, _S_ORDER_BUCKET = SLOT["segment_grid_bucket"], SLOT["segment_order_bucket"]
 _S_BUCKET_FIRST, _S_BUCKET_LAST = SLOT["segment_bucket_first"], SLOT["segment_bucket_last"]
@@ -78,21 +81,20 @@ _S_BUCKET_GROUPS, _S_BUCKET_GROUP_COUNT = SLOT["segment_bucket_groups"], SLOT["s
 _S_GROUP_DIMENSION, _S_GROUP_FIRST, _S_GROUP_LAST = (
     SLOT["segment_group_dimension"], SLOT["segment_group_first"], SLOT["segment_group_last"],
 )  # fmt: skip
-_S_SIGNATURE, _S_CONJUNCTION = SLOT["segment_entry_signature"], SLOT["segment_entry_conjunction"]
+_S_SIGNATURE, _S_RECORD = SLOT["segment_entry_signature"], SLOT["segment_entry_record"]
 _S_LOW, _S_HIGH = SLOT["segment_entry_low"], SLOT["segment_entry_high"]
 _D_CODE_HEAD, _D_ORDER_HEAD, _D_GRID_HEAD = SLOT["delta_code_head"], SLOT["delta_order_head"], SLOT["delta_grid_head"]
-_D_NEXT, _D_CONJUNCTION = SLOT["delta_link_next"], SLOT["delta_link_conjunction"]
+_D_NEXT, _D_RECORD, _D_LINKS = SLOT["delta_link_next"], SLOT["delta_link_record"], SLOT["delta_links"]
 _CODES_IN, _ORDERS_IN, _KEYS_IN, _IS_DOUBLE = SLOT["codes_in"], SLOT["orders_in"], SLOT["keys_in"], SLOT["is_double"]
 _CODE_DIMENSION, _ROW_CODES, _ROW_KEYS = SLOT["code_dimension"], SLOT["row_codes"], SLOT["row_keys"]
 _OUT_ENTRIES, _OUT_RESIDUES, _ENTRY_SEEN = SLOT["out_entries"], SLOT["out_residues"], SLOT["entry_seen"]
 _CODE_COUNTS, _KEY_SAMPLES, _KEY_COUNTS = SLOT["code_counts"], SLOT["key_samples"], SLOT["key_counts"]
 _SAMPLED, _BUCKETS, _HEADS, _BUCKET_COUNT = SLOT["sampled"], SLOT["buckets"], SLOT["heads"], SLOT["bucket_count"]
-_CODE_COUNT, _ORDER_COUNT, _CODES_KNOWN = SLOT["code_count"], SLOT["order_count"], SLOT["codes_known"]
-_ORDERS_KNOWN = SLOT["orders_known"]
+_CODES_KNOWN, _ORDERS_KNOWN = SLOT["codes_known"], SLOT["orders_known"]
 _ALWAYS_BUCKET, _D_ALWAYS_HEAD = SLOT["always_bucket"], SLOT["delta_always_head"]
 _STAMP, _RESIDUE_COUNT, _EVENTS = SLOT["stamp"], SLOT["residue_count"], SLOT["events"]
 _SCANNED, _TESTED, _MATCHED = SLOT["scanned"], SLOT["tested"], SLOT["matched"]
-_INFINITY_KEY, _SIGN = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF
+_INFINITY_KEY, _SIGN, _LOWER = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF
 
 
 @njit(inline="always")
@@ -115,32 +117,42 @@ def _double_key(bits):
 
 
 @njit
-def _holds(h, base, conjunction, row_codes_at, row_keys_at, members_at, member_count):
-    """Is every test of the conjunction true for the event in the rows?"""
-    row_codes, row_keys = _i32(row_codes_at), _i64(row_keys_at)
-    starts = _i32(h[base + _CODE_STARTS])
-    first, last = starts[conjunction], starts[conjunction + 1]
-    if first < last:
-        codes, code_dimension = _i32(h[base + _CODES]), _i32(h[_CODE_DIMENSION])
-        for i in range(first, last):
-            dimension = code_dimension[codes[i]]
-            if dimension >= 0:
-                if row_codes[dimension] != codes[i]:
-                    return False
-            elif not _is_member(codes[i], members_at, member_count):
+def _holds(record, row_codes_at, row_keys_at, members_at, member_count):
+    """Is every test of the record at this address true for the event in the rows? See `layout` for the words."""
+    words, row_codes, row_keys = _i32(record), _i32(row_codes_at), _i64(row_keys_at)
+    counts = words[1]
+    at = HEAD_WORDS
+    for _ in range(counts & 0xFFFF):
+        if words[at] >= 0:
+            if row_codes[words[at]] != words[at + 1]:
                 return False
-    starts = _i32(h[base + _RANGE_STARTS])
-    first, last = starts[conjunction], starts[conjunction + 1]
-    if first < last:
-        dimensions, lows, highs = _i32(h[base + _RANGE_DIMENSIONS]), _i64(h[base + _RANGE_LOWS]), _i64(h[base + _RANGE_HIGHS])
-        for i in range(first, last):
-            key = row_keys[dimensions[i]]
-            if key < lows[i] or key > highs[i]:
-                return False
-    starts = _i32(h[base + _SET_STARTS])
-    for i in range(starts[conjunction], starts[conjunction + 1]):
-        if not _set_holds(h, base, i, row_codes, row_keys):
+        elif not _is_member(words[at + 1], members_at, member_count):
             return False
+        at += CODE_WORDS
+    for _ in range(counts >> 16):
+        key = row_keys[words[at]]
+        half = key >> 32
+        if half < words[at + 1] or half > words[at + 2]:
+            return False
+        if half == words[at + 1] and key & _LOWER < types.int64(words[at + 3]) & _LOWER:
+            return False
+        if half == words[at + 2] and key & _LOWER > types.int64(words[at + 4]) & _LOWER:
+            return False
+        at += RANGE_WORDS
+    for _ in range(words[2] & 0xFF_FFFF):
+        size = words[at + 2]
+        if words[at + 1] == WITHIN_CUTS:
+            if not _within_cuts(words, at + SET_HEAD_WORDS, size, row_keys[words[at]]):
+                return False
+            at += SET_HEAD_WORDS + 2 * size
+        else:
+            code = row_codes[words[at]]
+            first = at + SET_HEAD_WORDS
+            place = _first_not_below(words, first, first + size, code)
+            listed = place < first + size and words[place] == code
+            if code < 0 or listed != (words[at + 1] == IN):
+                return False
+            at += SET_HEAD_WORDS + size
     return True
 
 
@@ -154,21 +166,19 @@ def _is_member(code, members_at, member_count):
 
 
 @njit
-def _set_holds(h, base, test, row_codes, row_keys):
-    operation, dimension = _i32(h[base + _SET_OPERATIONS])[test], _i32(h[base + _SET_DIMENSIONS])[test]
-    first = types.int64(_i32(h[base + _SET_FIRSTS])[test])
-    last = first + _i32(h[base + _SET_SIZES])[test]
-    if operation == IN or operation == NOT_IN:
-        code = row_codes[dimension]
-        if code < 0:
-            return False
-        codes = _i32(h[base + _POOL_CODES])
-        place = _first_not_below(codes, first, last, code)
-        return (place < last and codes[place] == code) == (operation == IN)
-    key = row_keys[dimension]
+def _within_cuts(words, first, size, key):
+    """Does an odd number of cuts lie at or below the key?"""
     if key == ABSENT:
         return False
-    return (_first_not_below(_i64(h[base + _POOL_CUTS]), first, last, key + 1) - first) & 1 == 1
+    low, high = types.int64(0), types.int64(size)
+    while low < high:
+        middle = (low + high) >> 1
+        at = first + 2 * middle
+        if types.int64(words[at]) << 32 | types.int64(words[at + 1]) & _LOWER <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low & 1 == 1
 
 
 @njit(inline="always")
@@ -183,18 +193,17 @@ def _first_not_below(sorted_items, low, high, item):
 
 
 @njit
-def _emit(h, base, conjunction, number, count, stamp):
-    """Report a true conjunction: its entry, or the conjunction itself where Python must look further.
+def _emit(h, record, number, count, stamp):
+    """Report a true conjunction: its entry, or its place where Python must look further.
 
     A filter with several alternatives is reported once per `stamp`; with stamp -1, marked as -1 - entry, it is left to the
     caller to drop repetitions.
     """
-    flags = _u8(h[base + _FLAGS])[conjunction]
+    entry, flags = _i32(record)[0], _i32(record)[2] >> FLAG_SHIFT
     if flags & RESIDUE:
         _i32(h[_OUT_RESIDUES])[h[_RESIDUE_COUNT]] = number
         h[_RESIDUE_COUNT] += 1
         return count
-    entry = _i32(h[base + _ENTRIES])[conjunction]
     if flags & MULTIPLE:
         seen = _i32(h[_ENTRY_SEEN])
         if stamp < 0:
@@ -209,18 +218,18 @@ def _emit(h, base, conjunction, number, count, stamp):
 
 @njit
 def _walk_entries(h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
-    """Test the entries of a stretch: signature, upper end of the second test, then everything."""
-    signatures, conjunctions, highs = _u64(h[_S_SIGNATURE]), _i32(h[_S_CONJUNCTION]), _i32(h[_S_HIGH])
-    flags = _u8(h[_SEGMENT_ROWS + _FLAGS])
+    """Test the entries of a stretch: signature, upper end of the second test, then the whole record."""
+    signatures, records, highs = _u64(h[_S_SIGNATURE]), _i32(h[_S_RECORD]), _i32(h[_S_HIGH])
+    stream = h[_S_STREAM]
     lacking = ~signature
     tested = 0
     for j in range(first, last):
         if signatures[j] & lacking == 0 and highs[j] >= lowest_high:
-            conjunction = conjunctions[j]
-            if flags[conjunction] != 0:
+            record = stream + 4 * types.int64(records[j])
+            if _i32(record)[2] >> FLAG_SHIFT != 0:
                 tested += 1
-                if _holds(h, _SEGMENT_ROWS, conjunction, row_codes_at, row_keys_at, members_at, member_count):
-                    count = _emit(h, _SEGMENT_ROWS, conjunction, conjunction, count, stamp)
+                if _holds(record, row_codes_at, row_keys_at, members_at, member_count):
+                    count = _emit(h, record, records[j], count, stamp)
     h[_SCANNED] += last - first
     h[_TESTED] += tested
     return count
@@ -273,14 +282,14 @@ def _cell(bounds, base, key):
 @njit
 def _walk_chain(h, head, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
     """Test the recently added conjunctions filed under one head."""
-    following, conjunctions, flags = _i32(h[_D_NEXT]), _i32(h[_D_CONJUNCTION]), _u8(h[_DELTA_ROWS + _FLAGS])
+    following, records, stream = _i32(h[_D_NEXT]), _i32(h[_D_RECORD]), h[_D_STREAM]
     while head >= 0:
-        conjunction = conjunctions[head]
+        record = stream + 4 * types.int64(records[head])
         h[_SCANNED] += 1
-        if flags[conjunction] != 0:
+        if _i32(record)[2] >> FLAG_SHIFT != 0:
             h[_TESTED] += 1
-            if _holds(h, _DELTA_ROWS, conjunction, row_codes_at, row_keys_at, members_at, member_count):
-                count = _emit(h, _DELTA_ROWS, conjunction, -1 - conjunction, count, stamp)
+            if _holds(record, row_codes_at, row_keys_at, members_at, member_count):
+                count = _emit(h, record, -1 - records[head], count, stamp)
         head = following[head]
     return count
 
@@ -291,11 +300,11 @@ def _places(h, codes, code_count, orders, order_count, row_keys, buckets, heads)
 
     The codes first, then for each key its grid cells from fine to coarse, then what every event must look at.
     """
-    code_bucket, code_head = _i32(h[_S_CODE_BUCKET]), _i32(h[_D_CODE_HEAD])
-    order_bucket, order_head = _i32(h[_S_ORDER_BUCKET]), _i32(h[_D_ORDER_HEAD])
-    grid_bucket, grid_head = _i32(h[_S_GRID_BUCKET]), _i32(h[_D_GRID_HEAD])
+    code_bucket, order_bucket, grid_bucket = _i32(h[_S_CODE_BUCKET]), _i32(h[_S_ORDER_BUCKET]), _i32(h[_S_GRID_BUCKET])
+    code_head, order_head, grid_head = _i32(h[_D_CODE_HEAD]), _i32(h[_D_ORDER_HEAD]), _i32(h[_D_GRID_HEAD])
     grids, bounds = _i32(h[_S_GRID]), _i64(h[_S_GRID_BOUNDS])
     codes_known, orders_known = h[_CODES_KNOWN], h[_ORDERS_KNOWN]
+    with_delta = _i32(h[_D_LINKS])[0] > 0
     bucket_count = 0
     head_count = 0
     for i in range(code_count):
@@ -303,7 +312,7 @@ def _places(h, codes, code_count, orders, order_count, row_keys, buckets, heads)
         if code < codes_known and code_bucket[code] >= 0:
             buckets[bucket_count] = code_bucket[code]
             bucket_count += 1
-        if code_head[code] >= 0:
+        if with_delta and code_head[code] >= 0:
             heads[head_count] = code_head[code]
             head_count += 1
     for i in range(order_count):
@@ -315,7 +324,7 @@ def _places(h, codes, code_count, orders, order_count, row_keys, buckets, heads)
                 if grid_bucket[base + node] >= 0:
                     buckets[bucket_count] = grid_bucket[base + node]
                     bucket_count += 1
-                if grid_head[base + node] >= 0:
+                if with_delta and grid_head[base + node] >= 0:
                     heads[head_count] = grid_head[base + node]
                     head_count += 1
                 node >>= 1
@@ -323,13 +332,13 @@ def _places(h, codes, code_count, orders, order_count, row_keys, buckets, heads)
         if order < orders_known and order_bucket[order] >= 0:
             buckets[bucket_count] = order_bucket[order]
             bucket_count += 1
-        if order_head[order] >= 0:
+        if with_delta and order_head[order] >= 0:
             heads[head_count] = order_head[order]
             head_count += 1
     if h[_ALWAYS_BUCKET] >= 0:
         buckets[bucket_count] = h[_ALWAYS_BUCKET]
         bucket_count += 1
-    if _i32(h[_D_ALWAYS_HEAD])[0] >= 0:
+    if with_delta and _i32(h[_D_ALWAYS_HEAD])[0] >= 0:
         heads[head_count] = _i32(h[_D_ALWAYS_HEAD])[0]
         head_count += 1
     return bucket_count, head_count
@@ -375,13 +384,16 @@ def _observe(h, codes, code_count, orders, order_count, row_keys):
             counts[dimension] += 1
 
 
-@njit(["int64(int64[::1])"], cache=True)
-def match_one(h):
-    """Match the event in `codes_in`, `orders_in`, `keys_in`; returns how many entries are in `out_entries`."""
+@njit(["int64(int64[::1], int64, int64)"], cache=True)
+def match_one(h, code_count, order_count):
+    """Match the event in `codes_in`, `orders_in`, `keys_in`.
+
+    Returns how many entries are in `out_entries`; or, where there are residues or it is time to look at the index, -1 minus
+    that.
+    """
     codes, orders, keys = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i64(h[_KEYS_IN])
     row_codes, row_keys = _i32(h[_ROW_CODES]), _i64(h[_ROW_KEYS])
     code_dimension, is_double = _i32(h[_CODE_DIMENSION]), _u8(h[_IS_DOUBLE])
-    code_count, order_count = h[_CODE_COUNT], h[_ORDER_COUNT]
     for i in range(code_count):
         dimension = code_dimension[codes[i]]
         if dimension >= 0:
@@ -400,7 +412,7 @@ def match_one(h):
     for i in range(order_count):
         row_keys[orders[i]] = ABSENT
     h[_MATCHED] += count
-    return count
+    return count if h[_RESIDUE_COUNT] == 0 and h[_EVENTS] & (WATCH - 1) != 0 else -1 - count
 
 
 @njit

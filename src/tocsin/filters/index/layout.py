@@ -1,8 +1,13 @@
-"""Flat arrays: what a set of conjunctions looks like in memory, and the header that leads a kernel to them.
+"""Flat memory: growing columns, and the stream in which conjunctions are written.
 
-Conjunctions are rows of three ragged tables (codes, ranges, sets); `starts` arrays say where each row begins. The kernels of
-`kernels` read them through one array of addresses, because unboxing dozens of NumPy arrays would cost more than the match.
-A header does not own what it points to: whoever keeps a header keeps the arrays too (see `Header.pin`).
+A conjunction is a *record* of 32-bit words, one after the other in a stream, so that testing it reads one stretch of memory:
+
+    entry | number of codes, of ranges | flags, number of sets
+    for each code:   coded dimension (-1 for a member of an array), code
+    for each range:  ordered dimension, upper half of low, upper half of high, lower half of low, lower half of high
+    for each set:    dimension, operation, number of items, items (a code is one word; a cut two, upper half first)
+
+A record is known by the place of its first word. Its flags are its only words that ever change.
 """
 
 from __future__ import annotations
@@ -14,14 +19,32 @@ import numpy.typing as npt
 
 from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, SetTest
 
-__all__ = ["ALIVE", "CONJUNCTION_COLUMNS", "MULTIPLE", "RESIDUE", "Array", "Column", "Conjunctions", "code_bits", "order_bits", "read_row"]
+__all__ = [
+    "ALIVE",
+    "CODE_WORDS",
+    "FLAG_SHIFT",
+    "HEAD_WORDS",
+    "MULTIPLE",
+    "RANGE_WORDS",
+    "RESIDUE",
+    "SET_HEAD_WORDS",
+    "Array",
+    "Column",
+    "code_bits",
+    "order_bits",
+    "read_record",
+    "record_words",
+]
 
 Array = npt.NDArray[Any]
 
 ALIVE, RESIDUE, MULTIPLE = 1, 2, 4
 """Flags of a conjunction: 0 = removed; RESIDUE = Python must test more; MULTIPLE = its filter has other alternatives."""
 
+HEAD_WORDS, CODE_WORDS, RANGE_WORDS, SET_HEAD_WORDS = 3, 2, 5, 3
+FLAG_SHIFT = 24
 CODE_BITS, ORDER_BITS = 48, 16  # how the 64-bit signature of an event or conjunction is divided
+_LOWER = 0xFFFF_FFFF
 
 
 def code_bits(codes: Array) -> Array:
@@ -81,107 +104,49 @@ class Column:
         return self.data[: self.size]
 
 
-CONJUNCTION_COLUMNS: dict[str, Any] = {
-    "code_starts": np.int32,
-    "codes": np.int32,
-    "range_starts": np.int32,
-    "range_dimensions": np.int32,
-    "range_lows": np.int64,
-    "range_highs": np.int64,
-    "set_starts": np.int32,
-    "set_dimensions": np.int32,
-    "set_operations": np.int32,
-    "set_firsts": np.int32,
-    "set_sizes": np.int32,
-    "pool_codes": np.int32,
-    "pool_cuts": np.int64,
-    "entries": np.int32,
-    "flags": np.uint8,
-}
+def _signed(word: int) -> int:
+    """A 32-bit word as NumPy keeps it."""
+    return word - 0x1_0000_0000 if word & 0x8000_0000 else word
 
 
-def read_row(column: dict[str, Array], code: slice, ranged: slice, listed: slice, residues: tuple[str, ...]) -> CodedConjunction:
-    """Gather a row from its stretches of the ragged columns."""
+def record_words(row: CodedConjunction, dimension_of_code: Any, entry: int, multiple: bool) -> list[int]:
+    """Write a conjunction as the words of a record."""
+    flags = ALIVE | (RESIDUE if row.residues else 0) | (MULTIPLE if multiple else 0)
+    words = [entry, len(row.codes) | len(row.ranges) << 16, len(row.sets) | flags << FLAG_SHIFT]
+    for code in row.codes:
+        words += dimension_of_code(code), code
+    for dimension, low, high in row.ranges:
+        words += dimension, low >> 32, high >> 32, _signed(low & _LOWER), _signed(high & _LOWER)
+    for dimension, operation, items in row.sets:
+        words += dimension, operation, len(items)
+        if operation == WITHIN_CUTS:
+            for cut in items:
+                words += cut >> 32, _signed(cut & _LOWER)
+        else:
+            words += items
+    return words
+
+
+def read_record(stream: Array, place: int, residues: tuple[str, ...]) -> tuple[CodedConjunction, int, int]:
+    """Read a record back: the conjunction, its entry and its flags."""
+    counts, last = int(stream[place + 1]), int(stream[place + 2])
+    code_count, range_count, set_count = counts & 0xFFFF, counts >> 16 & 0xFFFF, last & 0xFF_FFFF
+    at = place + HEAD_WORDS
+    codes = stream[at + 1 : at + CODE_WORDS * code_count : CODE_WORDS].tolist()
+    at += CODE_WORDS * code_count
+    ranges = []
+    for _ in range(range_count):
+        dimension, low_up, high_up, low, high = stream[at : at + RANGE_WORDS].tolist()
+        ranges.append((dimension, low_up << 32 | low & _LOWER, high_up << 32 | high & _LOWER))
+        at += RANGE_WORDS
     sets = []
-    for test in range(listed.start, listed.stop):
-        operation, first = int(column["set_operations"][test]), int(column["set_firsts"][test])
-        pool = column["pool_cuts" if operation == WITHIN_CUTS else "pool_codes"]
-        items = pool[first : first + int(column["set_sizes"][test])].tolist()
-        sets.append(SetTest(int(column["set_dimensions"][test]), operation, items))
-    ranges = zip(*(column[name][ranged].tolist() for name in ("range_dimensions", "range_lows", "range_highs")), strict=True)
-    return CodedConjunction(column["codes"][code].tolist(), list(ranges), sets, residues)
-
-
-class Conjunctions:
-    """Growing conjunction tables: the form in which filters are added."""
-
-    def __init__(self) -> None:
-        self.columns = {name: Column(dtype) for name, dtype in CONJUNCTION_COLUMNS.items()}
-        self._starts = [self.columns[name] for name in ("code_starts", "range_starts", "set_starts")]
-        self._ranges = [self.columns[name] for name in ("range_dimensions", "range_lows", "range_highs")]
-        self._sets = [self.columns[name] for name in ("set_dimensions", "set_operations", "set_firsts", "set_sizes")]
-        self._codes, self._flags = self.columns["codes"], self.columns["flags"]
-        for column in self._starts:
-            column.append(0)
-        self.residues: dict[int, tuple[str, ...]] = {}
-
-    def __len__(self) -> int:
-        return self._flags.size
-
-    def append(self, row: CodedConjunction, entry: int, multiple: bool) -> bool:
-        """Add a row; True if an array moved. The flag is written last: a reader sees a whole row or none."""
-        moved = self._make_room(row)
-        number = len(self)
-        if row.codes:
-            put = self._codes.append
-            for code in row.codes:
-                put(code)
-        if row.ranges:
-            put_dimension, put_low, put_high = (column.append for column in self._ranges)
-            for dimension, low, high in row.ranges:
-                put_dimension(dimension)
-                put_low(low)
-                put_high(high)
-        for dimension, operation, items in row.sets:
-            pool = self.columns["pool_cuts" if operation == WITHIN_CUTS else "pool_codes"]
-            for column, value in zip(self._sets, (dimension, operation, pool.size, len(items)), strict=True):
-                column.append(value)
-            pool.extend(items)
-        code_starts, range_starts, set_starts = self._starts
-        code_starts.append(self._codes.size)
-        range_starts.append(self._ranges[0].size)
-        set_starts.append(self._sets[0].size)
-        self.columns["entries"].append(entry)
-        if row.residues:
-            self.residues[number] = row.residues
-        self._flags.append(ALIVE | (RESIDUE if row.residues else 0) | (MULTIPLE if multiple else 0))
-        return moved
-
-    def _make_room(self, row: CodedConjunction) -> bool:
-        number = len(self) + 2
-        moved = self._codes.reserve(self._codes.size + len(row.codes))
-        for column in self._ranges:
-            moved = column.reserve(column.size + len(row.ranges)) or moved
-        for column in (*self._starts, self.columns["entries"], self._flags):
-            moved = column.reserve(number) or moved
-        if row.sets:
-            items = sum(len(test.items) for test in row.sets)
-            for column in (*self._sets, self.columns["pool_codes"], self.columns["pool_cuts"]):
-                moved = column.reserve(column.size + len(row.sets) + items) or moved
-        return moved
-
-    def row(self, number: int) -> CodedConjunction:
-        """Read a row back."""
-        column = {name: column.data for name, column in self.columns.items()}
-        code, ranged, listed = (
-            slice(int(column[name][number]), int(column[name][number + 1])) for name in ("code_starts", "range_starts", "set_starts")
-        )
-        return read_row(column, code, ranged, listed, self.residues.get(number, ()))
-
-    def owner(self, number: int) -> tuple[int, int]:
-        """Entry and flags of a row."""
-        return int(self.columns["entries"].data[number]), int(self.columns["flags"].data[number])
-
-    def arrays(self) -> dict[str, Array]:
-        """The used part of every column."""
-        return {name: column.used for name, column in self.columns.items()}
+    for _ in range(set_count):
+        dimension, operation, size = stream[at : at + SET_HEAD_WORDS].tolist()
+        at += SET_HEAD_WORDS
+        width = 2 if operation == WITHIN_CUTS else 1
+        items = stream[at : at + width * size].tolist()
+        if operation == WITHIN_CUTS:
+            items = [up << 32 | low & _LOWER for up, low in zip(items[::2], items[1::2], strict=True)]
+        sets.append(SetTest(dimension, operation, items))
+        at += width * size
+    return CodedConjunction(codes, ranges, sets, residues), int(stream[place]), last >> FLAG_SHIFT & 0xFF

@@ -2,7 +2,7 @@
 
 Concurrency: every change holds `lock`. A rebuild copies what it needs under the lock, builds without it, and takes it again
 to put the new view in place and carry over what changed meanwhile; if it finds that another rebuild was quicker it gives up.
-Only when more than half of all codes are garbage is the lock held throughout, because codes then get new numbers.
+Only when codes or labels must get new numbers is the lock held throughout.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import numpy as np
 from tocsin.errors import MatcherError
 from tocsin.filters.filter import Filter
 from tocsin.filters.index.build import Segment, build
+from tocsin.filters.index.header import WATCH
+from tocsin.filters.index.labels import CrowdedError
 from tocsin.filters.index.layout import MULTIPLE, Array
 from tocsin.filters.index.registry import Key, Registry, digest
-from tocsin.filters.index.space import Space
-from tocsin.filters.index.tables import Tables, join_tables, recode, take_rows
-from tocsin.filters.index.view import Observed, View
+from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, Space
+from tocsin.filters.index.tables import Tables, join_tables, renumber, spread, take_apart, take_records
+from tocsin.filters.index.view import Observed, Scratch, View
+from tocsin.filters.normal import NormalForm
 
 __all__ = ["LiveIndex"]
 
@@ -28,8 +31,6 @@ DELTA_SHARE = 4
 """Rebuild when the delta outgrows this part of the segment: each filter is then built about four times per doubling."""
 GARBAGE = 4096
 """Codes below which nobody looks for unused ones."""
-WATCH = 2048
-"""Events between looks at whether the index still fits the events."""
 
 
 class LiveIndex:
@@ -43,6 +44,7 @@ class LiveIndex:
         self._rebuilding: threading.Thread | None = None
         self._watched = (0, 0)
         self._usual_scan = -1.0
+        self._crowded = False
 
     # -- changing
 
@@ -53,7 +55,7 @@ class LiveIndex:
         form = filter.form
         identity = digest(form)
         with self.lock:
-            registry, view = self.registry, self.view
+            registry = self.registry
             present = registry.entry_of.get(key)
             if present is not None:
                 if registry.has_identity(present, identity):
@@ -61,13 +63,24 @@ class LiveIndex:
                 self.remove(key)
             entry = registry.find(identity)
             if entry is None:
+                rows = self._encode(form)
                 entry = registry.new_entry(identity)
-                view.make_room(form, len(registry.keys))
-                several = len(form.alternatives) > 1
-                for conjunction in form.alternatives:
-                    registry.add_row(entry, -1 - view.add(view.space.encode(conjunction, form.terms), entry, several))
+                for row in rows:
+                    registry.add_row(entry, -1 - self.view.add(row, entry, len(rows) > 1))
             registry.attach(key, entry)
         return True
+
+    def _encode(self, form: NormalForm) -> list[CodedConjunction]:
+        """Write a filter as numbers, for which there is then room in the view."""
+        for _ in range(2):
+            view = self.view
+            view.make_room(form, len(self.registry.keys) + 1)
+            try:
+                return [view.space.encode(conjunction, form.terms) for conjunction in form.alternatives]
+            except CrowdedError:
+                self._crowded = True
+                self.rebuild()
+        raise AssertionError("labels are crowded right after they were spread out")
 
     def remove(self, key: Key) -> bool:
         """Remove; False if there is no such key."""
@@ -84,7 +97,7 @@ class LiveIndex:
     def delta_is_large(self) -> bool:
         """Is it time to rebuild?"""
         segment = self.view.segment
-        built = len(segment.tables.flags) if segment is not None else 0
+        built = len(segment.tables.places) if segment is not None else 0
         return len(self.view.delta) > max(FIRST_BUILD, built // DELTA_SHARE)
 
     # -- building
@@ -113,9 +126,9 @@ class LiveIndex:
         with self.lock:
             view, mark, removed = self.view, len(self.view.delta), self.registry.removed_mark
             parts = [view.segment.tables] if view.segment is not None else []
-            tables = join_tables([*parts, view.delta.tables(mark)])
-            tables = take_rows(tables, np.flatnonzero(tables.flags))
-            space, observed, tables = self._without_garbage(view, tables)
+            tables = join_tables([*parts, view.delta.tables()])
+            tables, _ = take_records(tables, np.flatnonzero(tables.flags))
+            space, observed, tables = self._renumbered(view, tables)
             known, orders, seen = observed.code_dimension.used.copy(), len(space.ordered), observed.likelihoods()
             if space is not view.space:
                 self._install(View(space, observed, build(tables, known, orders, seen)), view, mark, removed)
@@ -133,28 +146,30 @@ class LiveIndex:
             self.registry = registry
             self._install(View(space, observed, segment), self.view, 0, registry.removed_mark)
 
-    def _without_garbage(self, view: View, tables: Tables) -> tuple[Space, Observed, Tables]:
-        """Drop codes no live filter uses, once they are more than half of all."""
+    def _renumbered(self, view: View, tables: Tables) -> tuple[Space, Observed, Tables]:
+        """Give new numbers to codes and labels: once more than half of all codes are unused, or labels are crowded."""
         space, observed = view.space, view.observed
-        count = len(space.code_values)
-        if count < GARBAGE:
+        if not self._crowded and len(space.code_values) < GARBAGE:
             return space, observed, tables
-        used: Array = np.zeros(count, bool)
-        used[tables.arrays["codes"]] = True
-        used[tables.arrays["pool_codes"]] = True
-        if 2 * int(used.sum()) > count:
+        used: Array = np.zeros(len(space.code_values), bool)
+        parts = take_apart(tables.stream, tables.places)
+        listed = parts.set_operation != WITHIN_CUTS
+        used[parts.codes] = True
+        used[tables.stream[spread(parts.set_at[listed], parts.set_size[listed])]] = True
+        if not self._crowded and 2 * int(used.sum()) > len(used):
             return space, observed, tables
-        space, moved = space.without_unused(used)
-        return space, observed.recoded(space, moved), recode(tables, moved)
+        self._crowded = False
+        fresh, moved = space.renumbered(used)
+        return fresh, observed.renumbered(space, fresh, moved), renumber(tables, moved, space, fresh)
 
     def _install(self, fresh: View, old: View, mark: int, removed_mark: int) -> None:
         """Put a view in place: row numbers, filters added since `mark`, filters removed since `removed_mark`."""
         registry = self.registry
-        tail = [(old.delta.rows.row(row), *old.delta.rows.owner(row)) for row in range(mark, len(old.delta))]
+        tail = [old.delta.record(place) for place in old.delta.places.used[mark:].tolist()]
         gone = registry.removed_since(removed_mark)
         segment = fresh.segment
         assert segment is not None
-        registry.after_build(segment.tables.arrays["entries"], segment.tables.flags, removed_mark)
+        registry.after_build(segment.tables, removed_mark)
         fresh.make_room_for_all(len(registry.keys), len(tail))
         for row, entry, flags in tail:
             if flags:
@@ -162,7 +177,7 @@ class LiveIndex:
         for entry in gone:
             for place in registry.rows(entry):
                 fresh.kill(place)
-        live_texts = {text for rows in (segment.tables.residues, fresh.delta.rows.residues) for texts in rows.values() for text in texts}
+        live_texts = {text for rows in (segment.tables.residues, fresh.delta.residues) for texts in rows.values() for text in texts}
         if 2 * len(live_texts) < len(fresh.space.residues):
             fresh.space.residues = {text: fresh.space.residues[text] for text in live_texts}
         fresh.counters = old.totals()
@@ -170,8 +185,9 @@ class LiveIndex:
         self.rebuilds += 1
         self._watched, self._usual_scan = (fresh.counters["events"], fresh.counters["scanned"]), -1.0
 
-    def watch(self, view: View) -> None:
+    def watch(self, view: View, scratch: Scratch) -> None:
         """Rebuild when events are not what the index was built for: seen for the first time, or scans far longer than usual."""
+        view.collect(scratch)
         counters = view.totals()
         since, more = counters["events"] - self._watched[0], counters["scanned"] - self._watched[1]
         if since < WATCH or view.segment is None or view is not self.view:
@@ -188,4 +204,4 @@ def segment_bytes(segment: Segment | None) -> int:
     """Memory a segment holds."""
     if segment is None:
         return 0
-    return sum(array.nbytes for array in (*segment.arrays.values(), *segment.tables.arrays.values()))
+    return sum(array.nbytes for array in segment.arrays.values()) + segment.tables.places.nbytes

@@ -21,16 +21,14 @@ from tocsin.errors import MatcherError
 from tocsin.filters.evaluate import Test, compile_condition
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import batch, engine, explain, vectors, wire
-from tocsin.filters.index.header import SLOT
-from tocsin.filters.index.live import WATCH, LiveIndex, segment_bytes
+from tocsin.filters.index.header import WATCH
+from tocsin.filters.index.live import LiveIndex, segment_bytes
 from tocsin.filters.index.registry import Key, Shared
 from tocsin.filters.index.view import Scratch, View
 from tocsin.filters.language import parse
 from tocsin.model import Event
 
 __all__ = ["Matcher"]
-
-_CODE_COUNT, _ORDER_COUNT, _RESIDUES, _EVENTS = (SLOT[name] for name in ("code_count", "order_count", "residue_count", "events"))
 
 
 class Matcher:
@@ -85,21 +83,21 @@ class Matcher:
         live = self._live
         while True:
             view = live.view
-            scratch = view.borrow()
-            codes, orders = view.encoder.encode(event, scratch.buffers)
-            if scratch.generation != view.generation:  # something was added meanwhile that the event may mention
+            try:
+                scratch = view.pool.pop()
+            except IndexError:  # all are in use
+                scratch = Scratch(view)
+            codes, orders = scratch.encode(event, scratch.buffers)
+            if scratch.generation != view.generation:  # filters were added that the event may mention
                 view.collect(scratch)
                 continue
-            kernels = engine.kernels()
-            header = scratch.header.view
             residues: list[int] | None = None
-            if kernels is not None:
-                header[_CODE_COUNT] = codes
-                header[_ORDER_COUNT] = orders
-                count = kernels.match_one(scratch.header.numbers)
+            if scratch.run is not None:
+                count = scratch.run(scratch.numbers, codes, orders)
+                if count < 0:  # there is more to do than name the entries
+                    count = -1 - count
+                    residues = self._after_kernel(view, scratch)
                 entries = scratch.out[:count].tolist() if count else []
-                if header[_RESIDUES]:
-                    residues = scratch.residues[: header[_RESIDUES]].tolist()
             else:
                 entries, residues = _match_plain(view, scratch, codes, orders)
             keys = live.registry.keys
@@ -107,11 +105,15 @@ class Matcher:
             if residues:
                 result += [keys[entry] for entry in self._true_residues(view, residues, entries, event)]
             view.pool.append(scratch)
-            if not header[_EVENTS] & (WATCH - 1):
-                live.watch(view)
             if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner
                 continue
             return _flat(result) if live.registry.shared or None in result else result
+
+    def _after_kernel(self, view: View, scratch: Scratch) -> list[int]:
+        """Look at the index now and then, and return the conjunctions that have residues."""
+        if not scratch.header["events"] & (WATCH - 1):
+            self._live.watch(view, scratch)
+        return scratch.residues[: scratch.header["residue_count"]].tolist()
 
     def match_batch(self, events: Any) -> list[list[Key]]:
         """Return one list of keys for each event of a list of events, or of an Arrow record batch or table.
@@ -151,7 +153,7 @@ class Matcher:
             return {
                 "filters": len(registry),
                 "distinct": registry.entries,
-                "conjunctions": built + int(np.count_nonzero(view.delta.rows.columns["flags"].used)),
+                "conjunctions": built + int(np.count_nonzero(view.delta.tables().flags)),
                 "in_delta": len(view.delta),
                 "unindexed": (segment.unindexed if segment is not None else 0) + view.delta.unindexed,
                 "with_residue": view.residue_rows,
@@ -227,6 +229,8 @@ class Matcher:
 
 def _match_plain(view: View, scratch: Scratch, codes: int, orders: int) -> tuple[list[int], list[int]]:
     """Match with NumPy what the encoder has left in the scratch space."""
+    if engine.kernels() is not None:  # they have come meanwhile
+        view.generation += 1
     row_codes, row_keys = batch.spread(view, scratch, codes, orders)
     counters = {name: scratch.header[name] for name in ("events", "scanned", "tested", "matched")}
     found = vectors.match_row(view, scratch.codes[:codes], scratch.orders[:orders], row_codes, row_keys, counters)

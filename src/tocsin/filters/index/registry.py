@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tocsin.filters.index.layout import MULTIPLE, Array, Column
+from tocsin.filters.index.tables import Tables
 from tocsin.filters.normal import NormalForm
 
 __all__ = ["NO_ROWS", "Key", "Registry", "Shared", "digest"]
@@ -159,7 +160,7 @@ class Registry:
     # -- rows
 
     def rows(self, entry: int) -> list[int]:
-        """Places of an entry's conjunctions: n in the segment, -1 - n in the delta."""
+        """Places of an entry's conjunctions: in the segment, or -1 - place in the delta."""
         first = self._rows.view[entry]
         if first == NO_ROWS:
             return []
@@ -181,18 +182,19 @@ class Registry:
         """How many entries wait to be used again."""
         return len(self._removed)
 
-    def after_build(self, entries: Array, flags: Array, removed_mark: int) -> None:
-        """Take over the row numbers of a new segment; entries removed before it was begun are free again."""
+    def after_build(self, tables: Tables, removed_mark: int) -> None:
+        """Take over the places in a new segment; entries removed before it was begun are free again."""
+        entries, places = tables.entries, tables.places
         freed = self._removed[:removed_mark]
         self._removed = self._removed[removed_mark:]
         self._free.extend(freed)
         self._rows.data[: len(self.keys)] = NO_ROWS
-        self._rows.data[entries[::-1]] = np.arange(len(entries), dtype=np.int32)[::-1]
+        self._rows.data[entries[::-1]] = places[::-1]
         self._other_rows = {}
-        for row in np.flatnonzero(flags & MULTIPLE).tolist():
-            entry = int(entries[row])
-            if self._rows.data[entry] != row:
-                self._other_rows.setdefault(entry, []).append(row)
+        several = tables.flags & MULTIPLE != 0
+        for entry, place in zip(entries[several].tolist(), places[several].tolist(), strict=True):
+            if self._rows.view[entry] != place:
+                self._other_rows.setdefault(entry, []).append(place)
         high = self._digests.used[::2]
         self._sorted_entries = np.argsort(high).astype(np.int32)
         self._sorted = high[self._sorted_entries]

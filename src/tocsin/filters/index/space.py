@@ -5,35 +5,29 @@ A *dimension* is a term read as one kind. There are two sorts:
 - *coded*: values are looked up in a dictionary and become a code; codes are unique over all dimensions, so an equality test
   is one code. Texts, numbers and booleans that filters compare for equality, NULL or not, membership of arrays.
 - *ordered*: values become 64-bit keys that keep their order; a range test is `low <= key <= high`. Numbers, timestamps, and
-  texts: those get *labels*, numbers handed out between the texts that filters mention as ends of ranges or prefixes, so that
-  a text no filter ever mentioned still falls into the right gap.
+  texts (`tocsin.filters.index.labels`).
 
-Dictionaries grow as filters arrive. Codes of forgotten filters are dropped by `without_unused` when the index is rebuilt.
+Dictionaries grow as filters arrive. `renumbered` drops the codes of filters long removed and makes room between labels.
 
-Concurrency: one writer at a time (the matcher's lock). Readers never lock: dictionaries are read by single operations, and
-labels are read under a version number that is odd while they change.
+Concurrency: one writer at a time (the matcher's lock). Readers never lock: a dictionary is read by single operations.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tocsin.filters import intervals, normal, values
+from tocsin.filters.index.labels import Labels
 from tocsin.filters.intervals import Cuts
-from tocsin.filters.normal import Conjunction, Dimension
 from tocsin.filters.language import parse
+from tocsin.filters.normal import Conjunction, Dimension
 from tocsin.filters.printer import print_value
 from tocsin.filters.syntax import Call, Condition, Field, IsNull, Literal, Value
 from tocsin.filters.unparse import set_condition
 
-__all__ = ["ABSENT", "HIGHEST", "IN", "MEMBER", "LOWEST", "NOT_IN", "WITHIN_CUTS", "Coded", "CodedConjunction", "Labels", "Ordered", "SetTest", "Space"]
-
-ABSENT = -(2**63)
-"""The key of a missing value: below every `low`, so that a missing value passes no range test."""
-LOWEST, HIGHEST = ABSENT + 1, 2**63 - 2  # a cut just behind the highest must still be a machine word
+__all__ = ["IN", "MEMBER", "NOT_IN", "WITHIN_CUTS", "Coded", "CodedConjunction", "Ordered", "SetTest", "Space"]
 
 IN, NOT_IN, WITHIN_CUTS = 0, 1, 2
 """Tests on a set: the code is one of these; is none of these (but there is one); the key lies between two of these cuts."""
@@ -41,88 +35,6 @@ IN, NOT_IN, WITHIN_CUTS = 0, 1, 2
 MEMBER = "member"
 MAX_COMPUTED_TERMS = 256
 """Terms that must be computed or dug out for every event; what goes beyond is tested on candidates only."""
-
-_GAP = 2**32  # distance between labels; leaves room for 32 halvings before a relabelling
-
-
-class Labels:
-    """Numbers for the texts that bound ranges, in the order of the texts."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self._texts: list[str] = []
-        self._labels: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def label(self, text: str) -> int | None:
-        """Return the label of a bound, making one; None when there is no room left between its neighbours."""
-        place = bisect_right(self._texts, text)
-        if place and self._texts[place - 1] == text:
-            return self._labels[place - 1]
-        if place == len(self._texts):
-            label = self._labels[-1] + _GAP if place else 0
-        elif place == 0:
-            label = self._labels[0] - _GAP
-        else:
-            low, high = self._labels[place - 1], self._labels[place]
-            label = (low + high) // 2 & ~3
-            if label - low < 4:
-                return None
-        if not LOWEST + 8 < label < HIGHEST - 8:
-            return None
-        self.version += 1
-        self._texts.insert(place, text)
-        self._labels.insert(place, label)
-        self.version += 1
-        return label
-
-    def key(self, text: str) -> int:
-        """The key of a value: at a bound (label + 1), behind one (label + 2), or before all."""
-        while True:
-            version = self.version
-            if not version & 1:
-                place = bisect_right(self._texts, text)
-                if not place:
-                    key = LOWEST + 1
-                else:
-                    try:
-                        key = self._labels[place - 1] + (1 if self._texts[place - 1] == text else 2)
-                    except IndexError:
-                        continue
-                if version == self.version:
-                    return key
-
-    def closed(self, cut: Any, high: bool) -> int | None:
-        """The key that a cut allows first (as a low end) or last (as a high end)."""
-        if cut == intervals.TOP_TEXT:
-            return HIGHEST
-        if cut == intervals.BOTTOM_TEXT:
-            return LOWEST
-        label = self.label(cut[1])
-        return None if label is None else label + (1 + cut[2] if not high else cut[2])
-
-    def bound(self, key: int, high: bool) -> Any:
-        """Undo `closed`."""
-        if key == HIGHEST:
-            return intervals.TOP_TEXT
-        if key == LOWEST:
-            return intervals.BOTTOM_TEXT
-        place = bisect_right(self._labels, key) - 1
-        return (0, self._texts[place], key - self._labels[place] - (0 if high else 1))
-
-    def dump(self) -> tuple[list[str], list[int]]:
-        """Texts and labels, to be stored."""
-        return self._texts, self._labels
-
-    @classmethod
-    def load(cls, texts: list[str], labels: list[int]) -> Labels:
-        """Undo `dump`."""
-        made = cls()
-        made._texts, made._labels = list(texts), list(labels)
-        return made
-
 
 class Coded:
     """A coded dimension: the dictionary of the values filters mention."""
@@ -145,15 +57,11 @@ class Ordered:
         self.number, self.term, self.kind = number, term, kind
         self.labels = labels if labels is not None else (Labels() if kind in (values.TEXT, normal.REVERSED) else None)
 
-    def close(self, cuts: Cuts) -> list[int] | None:
-        """The cuts as closed pairs of keys; None when the labels ran out of room."""
-        keys: list[int] = []
-        for index, cut in enumerate(cuts):
-            key = self.labels.closed(cut, bool(index % 2)) if self.labels is not None else cut - index % 2
-            if key is None:
-                return None
-            keys.append(key)
-        return keys
+    def close(self, cuts: Cuts) -> list[int]:
+        """The cuts as closed pairs of keys."""
+        if self.labels is None:
+            return [cut - index % 2 for index, cut in enumerate(cuts)]
+        return [self.labels.closed(cut, bool(index % 2)) for index, cut in enumerate(cuts)]
 
     def cuts(self, keys: list[int]) -> Cuts:
         """Undo `close`."""
@@ -254,13 +162,19 @@ class Space:
     # -- filters to numbers
 
     def encode(self, conjunction: Conjunction, terms: dict[str, Value]) -> CodedConjunction:
-        """Write a conjunction as whole numbers, making codes and labels as needed."""
+        """Write a conjunction as whole numbers, making codes and labels as needed.
+
+        Raises:
+            CrowdedError: there is no room for a label; nothing but a few unused codes was made.
+        """
         codes: list[int] = []
         ranges: list[tuple[int, int, int]] = []
         sets: list[SetTest] = []
         residues: list[str] = []
         for dimension, cuts in conjunction.sets.items():
-            if not (self._may_use(dimension.term, terms[dimension.term]) and self._encode_set(dimension, cuts, codes, ranges, sets)):
+            if self._may_use(dimension.term, terms[dimension.term]):
+                self._encode_set(dimension, cuts, codes, ranges, sets)
+            else:
                 residues.append(self._residue_of_set(dimension, cuts))
         for text, condition in conjunction.residues.items():
             member = self._member(condition)
@@ -276,36 +190,31 @@ class Space:
 
     def _encode_set(
         self, dimension: Dimension, cuts: Cuts, codes: list[int], ranges: list[tuple[int, int, int]], sets: list[SetTest]
-    ) -> bool:
+    ) -> None:
         term, kind = dimension
         found = _points(cuts, kind)
         if found is not None:
             coded = self.coded_dimension(term, kind)
-            listed = sorted(self.code(coded, value) for value in found)
-            if len(listed) == 1:
-                codes.append(listed[0])
+            if len(found) == 1:
+                codes.append(self.code(coded, found[0]))
             else:
-                sets.append(SetTest(coded.number, IN, listed))
-            return True
-        if kind in (values.TEXT, values.NUMBER, values.BOOLEAN):
+                sets.append(SetTest(coded.number, IN, sorted([self.code(coded, value) for value in found])))
+            return
+        if len(cuts) > 2 and kind in (values.TEXT, values.NUMBER):
             bottom, top = normal.domain(kind)
-            around = len(cuts) > 2 and cuts[0] == bottom and cuts[-1] == top
-            excluded = _points(cuts[1:-1], kind) if around else None
+            excluded = _points(cuts[1:-1], kind) if cuts[0] == bottom and cuts[-1] == top else None
             if excluded is not None:
                 coded = self.coded_dimension(term, kind)
                 self.other(coded)
-                sets.append(SetTest(coded.number, NOT_IN, sorted(self.code(coded, value) for value in excluded)))
-                return True
+                sets.append(SetTest(coded.number, NOT_IN, sorted([self.code(coded, value) for value in excluded])))
+                return
         ordered = self.ordered_dimension(term, kind)
         keys = ordered.close(cuts)
-        if keys is None:
-            return False
         if len(keys) == 2:
             ranges.append((ordered.number, keys[0], keys[1]))
         else:
             # Odd places of a sorted list of half-open cuts are inside.
             sets.append(SetTest(ordered.number, WITHIN_CUTS, [key + index % 2 for index, key in enumerate(keys)]))
-        return True
 
     def _residue_of_set(self, dimension: Dimension, cuts: Cuts) -> str:
 
@@ -366,29 +275,31 @@ class Space:
         self.ordered.append(self._ordered[term, kind])
         self.version += 1
 
-    # -- dropping what nobody uses
+    # -- renumbering
 
-    def without_unused(self, used: np.ndarray) -> tuple[Space, np.ndarray]:
-        """Return a space with only the `used` codes (a boolean per code), and the new number of each old code (or -1)."""
+    def renumbered(self, used: np.ndarray) -> tuple[Space, np.ndarray]:
+        """Return a space with only the `used` codes (a boolean per code) and with labels spread out.
+
+        Returns:
+            The space, and the new number of each old code, or -1. New numbers keep the order of the old.
+        """
         fresh = Space()
         fresh.terms, fresh.residues, fresh._computed = dict(self.terms), dict(self.residues), set(self._computed)
-        fresh.ordered, fresh._ordered = list(self.ordered), dict(self._ordered)
-        fresh.version = self.version + 1
+        for old in self.ordered:
+            fresh.restore_ordered(old.term, old.kind, old.labels.relabelled() if old.labels is not None else None)
+        kept = used.copy()
+        for dimension in self.coded:
+            fresh.restore_coded(dimension.term, dimension.test)
+            if dimension.other >= 0:
+                kept[dimension.other] = True
+            if dimension.test == normal.NULLNESS:
+                kept[list(dimension.codes.values())] = True
         moved = np.full(len(self.code_values), -1, np.int32)
-        for old in self.coded:
-            fresh._coded[old.term, old.test] = Coded(old.number, old.term, old.test)
-            fresh.coded.append(fresh._coded[old.term, old.test])
-        used = used.copy()
-        for old in self.coded:
-            keep = [*(old.codes.values() if old.test == normal.NULLNESS else ()), *([old.other] if old.other >= 0 else [])]
-            used[keep] = True
-        for code in np.flatnonzero(used).tolist():
-            old = self.coded[self.code_owner[code]]
-            new = fresh.coded[old.number]
-            if code == old.other:
-                moved[code] = fresh.other(new)
-            else:
-                moved[code] = fresh.code(new, self.code_values[code])
+        for code in np.flatnonzero(kept).tolist():
+            owner = self.coded[self.code_owner[code]]
+            moved[code] = len(fresh.code_values)
+            fresh.restore_code(fresh.coded[owner.number], self.code_values[code], code == owner.other)
+        fresh.version = self.version + 1
         return fresh, moved
 
 

@@ -6,14 +6,15 @@ factor of ten or more per event, but it still reads only the buckets an event re
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES
-from tocsin.filters.index.layout import ALIVE, MULTIPLE, RESIDUE, Array, code_bits, order_bits
-from tocsin.filters.index.space import ABSENT, IN, WITHIN_CUTS
+from tocsin.filters.index.layout import FLAG_SHIFT, MULTIPLE, RESIDUE, Array, code_bits, order_bits
+from tocsin.filters.index.labels import ABSENT
+from tocsin.filters.index.space import IN, WITHIN_CUTS
+from tocsin.filters.index.tables import Parts, take_apart
 from tocsin.filters.intervals import NAN_KEY
 
 if TYPE_CHECKING:
@@ -44,14 +45,13 @@ def match_row(
     entries: list[int] = []
     residues: list[int] = []
     multiple: set[int] = set()
-    event = _Event(codes, orders, row_codes, row_keys, view.observed.code_dimension.data)
+    event = _Event(codes, orders, row_codes, row_keys)
     if view.segment is not None:
-        rows = _segment_candidates(view.segment, event, counters)
-        _report(view.segment.tables.arrays, rows, event, False, entries, residues, multiple, counters)
-    delta = view.delta
-    if len(delta):
-        columns = {name: column.data for name, column in delta.rows.columns.items()}
-        _report(columns, _delta_candidates(view, event, counters), event, True, entries, residues, multiple, counters)
+        places = _segment_candidates(view.segment, event, counters)
+        _report(view.segment.tables.stream, places, event, False, entries, residues, multiple, counters)
+    if len(view.delta):
+        places = _delta_candidates(view, event, counters)
+        _report(view.delta.stream.data, places, event, True, entries, residues, multiple, counters)
     counters["events"] += 1
     counters["matched"] += len(entries)
     if counters["events"] % 16 == 0:
@@ -66,9 +66,8 @@ def match_row(
 
 
 class _Event:
-    def __init__(self, codes: Array, orders: Array, row_codes: Array, row_keys: Array, code_dimension: Array) -> None:
+    def __init__(self, codes: Array, orders: Array, row_codes: Array, row_keys: Array) -> None:
         self.codes, self.orders, self.row_codes, self.row_keys = codes, orders, row_codes, row_keys
-        self.code_dimension = code_dimension
         bits = np.concatenate([code_bits(codes), order_bits(orders)])
         self.signature = np.bitwise_or.reduce(bits) if len(bits) else np.uint64(0)
 
@@ -94,7 +93,7 @@ def _segment_candidates(segment: Segment, event: _Event, counters: dict[str, int
     found = np.concatenate([np.arange(first, last) for first, last in stretches])
     counters["scanned"] += len(found)
     fits = (arrays["entry_signature"][found] & (event.signature ^ _ALL_BITS)) == 0
-    return np.asarray(arrays["entry_conjunction"][found[fits]])
+    return np.asarray(arrays["entry_record"][found[fits]])
 
 
 def _stretches(arrays: dict[str, Array], bucket: int, event: _Event) -> list[tuple[int, int]]:
@@ -135,15 +134,15 @@ def _delta_candidates(view: View, event: _Event, counters: dict[str, int]) -> Ar
     found = []
     for head in heads:
         while head >= 0:
-            found.append(int(delta.link_conjunction.data[head]))
+            found.append(int(delta.link_record.data[head]))
             head = delta.link_next.data[head]
     counters["scanned"] += len(found)
     return np.array(found, np.int64)
 
 
 def _report(
-    arrays: dict[str, Array],
-    rows: Array,
+    stream: Array,
+    places: Array,
     event: _Event,
     in_delta: bool,
     entries: list[int],
@@ -151,12 +150,12 @@ def _report(
     multiple: set[int],
     counters: dict[str, int],
 ) -> None:
-    rows = rows[arrays["flags"][rows] & ALIVE != 0]
-    counters["tested"] += len(rows)
-    for row in rows[_hold(arrays, rows, event)].tolist():
-        flags, entry = int(arrays["flags"][row]), int(arrays["entries"][row])
+    places = places[stream[places + 2] >> FLAG_SHIFT != 0]
+    counters["tested"] += len(places)
+    for place in places[_hold(stream, places, event)].tolist():
+        flags, entry = int(stream[place + 2]) >> FLAG_SHIFT, int(stream[place])
         if flags & RESIDUE:
-            residues.append(-1 - row if in_delta else row)
+            residues.append(-1 - place if in_delta else place)
         elif not flags & MULTIPLE:
             entries.append(entry)
         elif entry not in multiple:
@@ -164,41 +163,31 @@ def _report(
             entries.append(entry)
 
 
-def _hold(arrays: dict[str, Array], rows: Array, event: _Event) -> Array:
-    """Which rows are true: count, per row, the tests that fail."""
-    place, owner = _items(arrays["code_starts"], rows)
-    codes = arrays["codes"][place]
-    dimensions = event.code_dimension[codes]
-    fails = np.where(dimensions >= 0, event.row_codes[dimensions] != codes, ~np.isin(codes, event.codes))
-    failed = np.bincount(owner[fails], minlength=len(rows))
-    place, owner = _items(arrays["range_starts"], rows)
-    keys = event.row_keys[arrays["range_dimensions"][place]]
-    fails = (keys < arrays["range_lows"][place]) | (keys > arrays["range_highs"][place])
-    failed += np.bincount(owner[fails], minlength=len(rows))
-    place, owner = _items(arrays["set_starts"], rows)
-    for test, row in zip(place.tolist(), owner.tolist(), strict=True):
-        if not failed[row] and not _set_holds(arrays, test, event):
+def _hold(stream: Array, places: Array, event: _Event) -> Array:
+    """Which records are true: count, for each, the tests that fail."""
+    parts = take_apart(stream, places)
+    fails = np.where(
+        parts.code_dimension >= 0, event.row_codes[parts.code_dimension] != parts.codes, ~np.isin(parts.codes, event.codes)
+    )
+    failed = np.bincount(parts.code_row[fails], minlength=len(places))
+    keys = event.row_keys[parts.range_dimension]
+    failed += np.bincount(parts.range_row[(keys < parts.lows) | (keys > parts.highs)], minlength=len(places))
+    for test, row in enumerate(parts.set_row.tolist()):
+        if not failed[row] and not _set_holds(stream, parts, test, event):
             failed[row] += 1
     return failed == 0
 
 
-def _items(starts: Array, rows: Array) -> tuple[Array, Array]:
-    """Places of the items of rows in a ragged column, and the position of the row each belongs to."""
-    firsts = starts[rows].astype(np.int64)
-    sizes = starts[rows + 1] - firsts
-    owner = np.repeat(np.arange(len(rows)), sizes)
-    return np.repeat(firsts - (np.cumsum(sizes) - sizes), sizes) + np.arange(len(owner)), owner
-
-
-def _set_holds(arrays: dict[str, Array], test: int, event: _Event) -> bool:
-    dimension, operation = int(arrays["set_dimensions"][test]), int(arrays["set_operations"][test])
-    first = int(arrays["set_firsts"][test])
-    last = first + int(arrays["set_sizes"][test])
+def _set_holds(stream: Array, parts: Parts, test: int, event: _Event) -> bool:
+    dimension, operation = int(parts.set_dimension[test]), int(parts.set_operation[test])
+    at, size = int(parts.set_at[test]), int(parts.set_size[test])
     if operation == WITHIN_CUTS:
         key = int(event.row_keys[dimension])
-        return key != ABSENT and bisect_right(arrays["pool_cuts"], key, first, last) - first & 1 == 1
+        upper, lower = stream[at : at + 2 * size : 2].astype(np.int64), stream[at + 1 : at + 2 * size : 2]
+        cuts = upper << 32 | lower.astype(np.uint32).astype(np.int64)
+        return key != ABSENT and int(np.searchsorted(cuts, key, "right")) & 1 == 1
     code = int(event.row_codes[dimension])
     if code < 0:
         return False
-    place = int(np.searchsorted(arrays["pool_codes"][first:last], code)) + first
-    return (place < last and int(arrays["pool_codes"][place]) == code) is (operation == IN)
+    place = int(np.searchsorted(stream[at : at + size], code))
+    return (place < size and int(stream[at + place]) == code) is (operation == IN)

@@ -1,10 +1,10 @@
 """A view: one built segment, the delta on top of it, and the scratch space to match events against both.
 
-A matcher replaces its view when it rebuilds; a match that holds the old one still finds everything in it. Scratch spaces are
-lent out one per running match, so any number of threads may match at once.
+A matcher replaces its view when it rebuilds; a match that holds the old one still finds everything in it. A running match
+takes a scratch space out of `pool` (or makes one) and puts it back, so any number of threads may match at once.
 
-Concurrency: `generation` grows whenever an array that headers point to has moved. A match checks it *after* encoding the
-event (whatever number the event then carries has room in the arrays of that generation) and takes a new header if need be.
+Concurrency: `generation` grows whenever an array that headers point to has moved, or a dimension was added. A match checks
+it *after* encoding the event: whatever number the event then carries has room in the arrays of that generation.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import operator
 
 import numpy as np
 
+from tocsin.filters.index import engine
 from tocsin.filters.index.build import Likelihoods, Segment
 from tocsin.filters.index.delta import Delta
 from tocsin.filters.index.encoder import Buffers, Encoder
 from tocsin.filters.index.header import GRID_CELLS, SAMPLES, Header
-from tocsin.filters.index.layout import Array, Column
-from tocsin.filters.index.space import ABSENT, LOWEST, CodedConjunction, Space
+from tocsin.filters.index.layout import FLAG_SHIFT, Array, Column, read_record, record_words
+from tocsin.filters.index.labels import ABSENT, LOWEST
+from tocsin.filters.index.space import CodedConjunction, Space
 from tocsin.filters.normal import NormalForm
 from tocsin.filters.values import NUMBER
 
@@ -70,44 +72,52 @@ class Observed:
         return Likelihoods(int(self.sampled[0]), self.code_counts.used.copy(), [s[s > LOWEST] for s in samples], counts)
 
 
-    def recoded(self, space: Space, moved: Array) -> Observed:
-        """The same for a space whose codes have new numbers."""
+    def renumbered(self, old: Space, new: Space, moved: Array) -> Observed:
+        """The same for a renumbered space."""
         fresh = Observed()
-        fresh.reserve(len(space.code_values), len(space.ordered))
+        fresh.reserve(len(new.code_values), len(new.ordered))
         kept = moved >= 0
-        fresh.code_counts.data[moved[kept]] = self.code_counts.used[kept]
-        for name in ("key_samples", "key_counts", "sampled"):
-            setattr(fresh, name, getattr(self, name))
-        fresh.follow(space)
+        fresh.code_counts.data[moved[kept]] = self.code_counts.used[: len(moved)][kept]
+        fresh.key_counts.data[: len(old.ordered)] = self.key_counts.data[: len(old.ordered)]
+        fresh.sampled[0] = self.sampled[0]
+        for before, after in zip(old.ordered, new.ordered, strict=True):
+            mine = slice(before.number * SAMPLES, (before.number + 1) * SAMPLES)
+            keys = self.key_samples.data[mine]
+            moves = before.labels is not None and after.labels is not None
+            fresh.key_samples.data[mine] = before.labels.move(keys, after.labels) if moves else keys  # type: ignore[union-attr,arg-type]
+        fresh.follow(new)
         return fresh
 
 
 class Scratch:
     """What one running match needs for itself."""
 
-    __slots__ = ("buffers", "codes", "generation", "header", "keys", "orders", "out", "residues", "row_codes", "row_keys")
+    __slots__ = ("buffers", "codes", "encode", "generation", "header", "keys", "numbers", "orders", "out", "residues", "run")
 
     def __init__(self, view: View, events: int = 1) -> None:
         coded, ordered = view.coded_capacity, view.ordered_capacity
         self.generation = view.generation
+        self.encode = Encoder(view.space).encode
+        kernels = engine.kernels()
+        self.run = kernels.match_one if kernels is not None else None
         self.codes: Array = np.zeros(events * view.codes_per_event, np.int32)
         self.orders: Array = np.zeros(events * ordered, np.int32)
         self.keys: Array = np.zeros(events * ordered, np.int64)
-        self.row_codes: Array = np.full(coded, -1, np.int32)
-        self.row_keys: Array = np.full(ordered, ABSENT, np.int64)
-        self.out: Array = np.zeros(view.entry_capacity, np.int32)
-        self.residues: Array = np.zeros(view.residue_capacity, np.int32)
+        out: Array = np.zeros(view.entry_capacity, np.int32)
+        residues: Array = np.zeros(view.residue_capacity, np.int32)
+        self.out, self.residues = memoryview(out), memoryview(residues)
         self.buffers = Buffers(self.codes, self.orders, self.keys)
         self.header = header = Header()
+        self.numbers = header.numbers
         view.pin(header)
         for name, array in (
             ("codes_in", self.codes),
             ("orders_in", self.orders),
             ("keys_in", self.keys),
-            ("row_codes", self.row_codes),
-            ("row_keys", self.row_keys),
-            ("out_entries", self.out),
-            ("out_residues", self.residues),
+            ("row_codes", np.full(coded, -1, np.int32)),
+            ("row_keys", np.full(ordered, ABSENT, np.int64)),
+            ("out_entries", out),
+            ("out_residues", residues),
             ("entry_seen", np.zeros(view.entry_capacity, np.int32)),
             ("buckets", np.zeros(view.codes_per_event + _NODES * ordered + 1, np.int32)),
             ("heads", np.zeros(view.codes_per_event + _NODES * ordered + 1, np.int32)),
@@ -127,21 +137,14 @@ class View:
         self.residue_rows = len(segment.tables.residues) if segment is not None else 0
         # What there is room for: codes, coded and ordered dimensions, entries, residues, codes of one event.
         self._room: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
-        self._encoder: Encoder | None = None
+        self._version = space.version
+        self._words = memoryview(segment.tables.stream) if segment is not None else memoryview(b"")
         self._reserve(0, 0, 0, 0, 0)
 
     @classmethod
     def empty(cls) -> View:
         """A view of nothing."""
         return cls(Space(), Observed(), None)
-
-    @property
-    def encoder(self) -> Encoder:
-        """An encoder for the space as it is now."""
-        encoder = self._encoder
-        if encoder is None or encoder.version != self.space.version:
-            encoder = self._encoder = Encoder(self.space)
-        return encoder
 
     # -- changing (under the matcher's lock)
 
@@ -171,20 +174,20 @@ class View:
         self.generation += 1
 
     def add(self, row: CodedConjunction, entry: int, multiple: bool) -> int:
-        """Add a conjunction to the delta; returns its number there."""
+        """Add a conjunction to the delta; returns its place there."""
         self.observed.follow(self.space)
         self.residue_rows += bool(row.residues)
-        if self.delta.add(row, entry, multiple, self.observed.code_counts):
+        words = record_words(row, self.observed.code_dimension.view.__getitem__, entry, multiple)
+        moved = self.delta.add(row, words, self.observed.code_counts)
+        if moved or self._version != self.space.version:  # scratch spaces need new addresses, or another encoder
+            self._version = self.space.version
             self.generation += 1
-        return len(self.delta) - 1
+        return self.delta.places.view[len(self.delta) - 1]
 
-    def kill(self, row: int) -> None:
-        """Make a conjunction false for ever: n in the segment, -1 - n in the delta."""
-        if row >= 0:
-            assert self.segment is not None
-            self.segment.tables.flags[row] = 0
-        else:
-            self.delta.rows.columns["flags"].data[-1 - row] = 0
+    def kill(self, place: int) -> None:
+        """Make a conjunction false for ever: at `place` in the segment, or -1 - place in the delta."""
+        stream = self._words if place >= 0 else self.delta.stream.view
+        stream[(place if place >= 0 else -1 - place) + 2] &= (1 << FLAG_SHIFT) - 1
 
     def make_room_for_all(self, entries: int, added_rows: int) -> None:
         """Make room for so many entries, and for rows that come over from the delta of the view before."""
@@ -192,31 +195,26 @@ class View:
 
     # -- asking
 
-    def borrow(self) -> Scratch:
-        """Lend a scratch space of the present generation; give it back with `pool.append`."""
-        while self.pool:
-            try:
-                scratch = self.pool.pop()
-            except IndexError:  # another thread was quicker
-                break
-            if scratch.generation == self.generation:
-                return scratch
-            self.collect(scratch)
-        return Scratch(self)
-
     def collect(self, scratch: Scratch) -> None:
         """Take the counters out of a scratch space."""
         for name in _COUNTED:
             self.counters[name] += scratch.header[name]
             scratch.header[name] = 0
 
-    def owner_and_residues(self, row: int) -> tuple[int, tuple[str, ...]]:
-        """Entry and residues of a conjunction: n in the segment, -1 - n in the delta."""
-        if row >= 0:
-            assert self.segment is not None
-            tables = self.segment.tables
-            return int(tables.arrays["entries"][row]), tables.residues[row]
-        return self.delta.rows.owner(-1 - row)[0], self.delta.rows.residues[-1 - row]
+    def record(self, place: int) -> tuple[CodedConjunction, int, int]:
+        """A conjunction with its entry and flags: at `place` in the segment, or -1 - place in the delta."""
+        if place < 0:
+            return self.delta.record(-1 - place)
+        assert self.segment is not None
+        tables = self.segment.tables
+        return read_record(tables.stream, place, tables.residues.get(place, ()))
+
+    def owner_and_residues(self, place: int) -> tuple[int, tuple[str, ...]]:
+        """Entry and residues of a conjunction."""
+        if place < 0:
+            return self.delta.stream.view[-1 - place], self.delta.residues[-1 - place]
+        assert self.segment is not None
+        return self._words[place], self.segment.tables.residues[place]
 
     def totals(self) -> dict[str, int]:
         """Counters of all matches so far (of those under way, when they are done)."""
@@ -230,14 +228,12 @@ class View:
         """Point a header to everything but the scratch space's own arrays."""
         segment, delta, observed = self.segment, self.delta, self.observed
         if segment is not None:
-            for name, array in (*segment.arrays.items(), *segment.tables.arrays.items()):
+            for name, array in segment.arrays.items():
                 header.pin(f"segment_{name}", array)
             header["codes_known"], header["orders_known"] = segment.codes_known, segment.orders_known
             header["bucket_count"] = len(segment.arrays["bucket_first"])
         header["always_bucket"] = segment.always_bucket if segment is not None else -1
-        for name, column in delta.rows.columns.items():
-            header.pin(f"delta_{name}", column.data)
-        for name in ("code_head", "order_head", "grid_head", "always_head", "link_next", "link_conjunction"):
+        for name in ("stream", "code_head", "order_head", "grid_head", "always_head", "link_next", "link_record", "links"):
             header.pin(f"delta_{name}", getattr(delta, name).data)
         for name in ("code_dimension", "code_counts", "is_double", "key_samples", "key_counts"):
             header.pin(name, getattr(observed, name).data)

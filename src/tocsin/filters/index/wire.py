@@ -1,6 +1,6 @@
 """A matcher as bytes: to ship it to Spark's executors, or to keep it.
 
-MessagePack around raw little-endian arrays: the tables of conjunctions, the dictionaries behind their codes, the keys, and
+MessagePack around raw little-endian arrays: the stream of conjunctions, the dictionaries behind their codes, the keys, and
 what was learnt about events. The sorted postings are not stored: building them anew takes about a microsecond a filter.
 Never pickle; a damaged or foreign text of bytes raises `MatcherError`.
 """
@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 
 from tocsin.errors import MatcherError, TocsinError
-from tocsin.filters.index.layout import CONJUNCTION_COLUMNS, Array
+from tocsin.filters.index.layout import CODE_WORDS, HEAD_WORDS, RANGE_WORDS, SET_HEAD_WORDS, Array
 from tocsin.filters.index.registry import Registry
-from tocsin.filters.index.space import Labels, Space
-from tocsin.filters.index.tables import Tables
+from tocsin.filters.index.labels import Labels
+from tocsin.filters.index.space import WITHIN_CUTS, Space
+from tocsin.filters.index.tables import Tables, spread, take_apart
 from tocsin.filters.index.view import Observed, View
 from tocsin.filters.language import parse
 
@@ -26,7 +27,8 @@ _MAGIC = b"tocsin-matcher\x01"
 
 
 class _Stored(msgspec.Struct):
-    tables: dict[str, bytes]
+    stream: bytes
+    places: bytes
     residues: dict[int, tuple[str, ...]]
     keys: list[Any]
     digests: bytes
@@ -48,7 +50,8 @@ def dump(registry: Registry, view: View) -> bytes:
     live = view.segment.tables
     return _MAGIC + msgspec.msgpack.encode(
         _Stored(
-            tables={name: _raw(live.arrays[name]) for name in CONJUNCTION_COLUMNS},
+            stream=_raw(live.stream),
+            places=_raw(live.places),
             residues=live.residues,
             keys=registry.keys,
             digests=_raw(registry.digests),
@@ -89,7 +92,7 @@ def load(stored: bytes) -> tuple[Registry, Space, Observed, Tables]:
 
 
 def _restore(parts: _Stored) -> tuple[Registry, Space, Observed, Tables]:
-    tables = Tables({name: _array(parts.tables[name], dtype) for name, dtype in CONJUNCTION_COLUMNS.items()}, parts.residues)
+    tables = Tables(_array(parts.stream, np.int32), _array(parts.places, np.int32), parts.residues)
     space = _space(parts)
     observed = Observed()
     observed.reserve(len(space.code_values), len(space.ordered))
@@ -120,35 +123,31 @@ def _space(parts: _Stored) -> Space:
 
 def _check(tables: Tables, space: Space, entries: int) -> None:
     """Numbers that lead outside the arrays would crash a kernel: refuse them here."""
-    arrays = tables.arrays
-    rows = len(tables.flags)
-    within = {
-        "codes": len(space.code_values),
-        "pool_codes": len(space.code_values),
-        "range_dimensions": len(space.ordered),
-        "entries": entries,
-    }
-    for name, end in within.items():
-        if len(arrays[name]) and not (arrays[name].min() >= 0 and arrays[name].max() < end):
-            raise ValueError(f"{name} out of range")
-    for starts, items in (("code_starts", "codes"), ("range_starts", "range_lows"), ("set_starts", "set_sizes")):
-        found = arrays[starts]
-        if len(found) != rows + 1 or found[0] != 0 or found[-1] != len(arrays[items]) or (np.diff(found) < 0).any():
-            raise ValueError(f"{starts} do not fit")
-    for name, other in (("range_lows", "range_highs"), ("range_lows", "range_dimensions"), ("set_sizes", "set_firsts"),
-                        ("set_sizes", "set_operations"), ("set_sizes", "set_dimensions"), ("flags", "entries")):  # fmt: skip
-        if len(arrays[name]) != len(arrays[other]):
-            raise ValueError(f"{name} and {other} differ in length")
-    in_cuts = arrays["set_operations"] == 2
-    ends = arrays["set_firsts"].astype(np.int64) + arrays["set_sizes"]
-    for pool, dimensions, mine in (("pool_cuts", len(space.ordered), in_cuts), ("pool_codes", len(space.coded), ~in_cuts)):
-        if mine.any() and not (
-            arrays["set_firsts"][mine].min() >= 0
-            and arrays["set_sizes"][mine].min() >= 0
-            and ends[mine].max() <= len(arrays[pool])
-            and 0 <= arrays["set_dimensions"][mine].min()
-            and arrays["set_dimensions"][mine].max() < dimensions
-        ):
-            raise ValueError(f"sets lead outside {pool}")
+    stream, places = tables.stream, tables.places
+    if len(places) and (places[0] != 0 or (np.diff(places) <= 0).any() or places[-1] + HEAD_WORDS > len(stream)):
+        raise ValueError("records are out of order")
+    if not len(places) and len(stream):
+        raise ValueError("words outside records")
+    parts = take_apart(stream, places)
+    _within("entries", tables.entries, 0, entries)
+    _within("codes", parts.codes, 0, len(space.code_values))
+    _within("dimensions of codes", parts.code_dimension, -1, len(space.coded))
+    _within("dimensions of ranges", parts.range_dimension, 0, len(space.ordered))
+    in_cuts = parts.set_operation == WITHIN_CUTS
+    _within("operations", parts.set_operation, 0, 3)
+    _within("dimensions of cuts", parts.set_dimension[in_cuts], 0, len(space.ordered))
+    _within("dimensions of sets", parts.set_dimension[~in_cuts], 0, len(space.coded))
+    _within("sizes of sets", parts.set_size, 0, len(stream))
+    words = np.where(in_cuts, 2, 1) * parts.set_size.astype(np.int64)
+    _within("ends of sets", parts.set_at + words, 0, len(stream) + 1)
+    _within("listed codes", stream[spread(parts.set_at[~in_cuts], parts.set_size[~in_cuts])], 0, len(space.code_values))
+    ends = places.astype(np.int64) + HEAD_WORDS
+    ends += CODE_WORDS * np.bincount(parts.code_row, minlength=len(places)) + RANGE_WORDS * np.bincount(parts.range_row, minlength=len(places))
+    np.add.at(ends, parts.set_row, SET_HEAD_WORDS + words)
+    if (ends != np.append(places[1:], len(stream))[: len(places)]).any():
+        raise ValueError("records overlap")
 
 
+def _within(what: str, numbers: Array, first: int, end: int) -> None:
+    if len(numbers) and not (numbers.min() >= first and numbers.max() < end):
+        raise ValueError(f"{what} out of range")
