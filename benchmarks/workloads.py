@@ -1,9 +1,9 @@
 """Named, seeded workloads for matching: the same filters and events for every contender and every run.
 
-`CONTENT` is the workload of the experiment behind our goals: conjunctions of 1 to 6 tests (mean 3.5) over 20 attributes (8
-numbers from 0 to 1000; 10 texts with 100 to 10,000 values, Zipf 1.0; 2 path-like texts), 40 % ranges of numbers, 40 % `=`,
-12 % IN of 2 to 8, 8 % prefixes. Events carry 8 to 20 of the attributes, 2 % of their texts are in no filter. The share of
-filters an event matches is set by choosing each test's selectivity, and is measured, not assumed.
+`CONTENT` is the workload of the experiment behind our goals: conjunctions of 1 to 6 tests (mean 3.5) over 20 attributes
+(8 numbers from 0 to 1000; 10 texts with 100 to 10,000 values, Zipf 1.0; 2 path-like texts), 40 % ranges of numbers, 40
+% `=`, 12 % IN of 2 to 8, 8 % prefixes. Events carry 8 to 20 of the attributes, 2 % of their texts are in no filter. The
+share of filters an event matches is set by choosing each test's selectivity, and is measured, not assumed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Content:
     def filter(self) -> str:
         """Draw a filter text; the mean chance of all filters to match an event is near `rate`.
 
-        A filter is drawn as people would write it (ranges of 2 to 60 % of the domain, popular values more often than rare
-        ones); one that would match more than `_CAP` times the rate is narrowed until it does not.
+        A filter is drawn as people would write it (ranges of 2 to 60 % of the domain, popular values more often than
+        rare ones); one that would match more than `_CAP` times the rate is narrowed until it does not.
         """
         draw = self._filters
         kinds = draw.choices(("range", "equal", "in", "prefix"), (40, 40, 12, 8), k=draw.randint(1, 6))
@@ -85,11 +85,21 @@ class Content:
             shares.append(self._natural_share(kind, name))
         chance = math.prod(shares) * PRESENT ** len(shares)
         narrow = min(1.0, (_CAPS[self.rate] * self.rate / chance) ** (1 / len(shares)))
-        return " AND ".join(self._test(kind, name, share * narrow) for kind, name, share in zip(kinds, names, shares, strict=True))
+        return " AND ".join(
+            self._test(kind, name, share * narrow) for kind, name, share in zip(kinds, names, shares, strict=True)
+        )
 
     def _pick(self, kind: str, taken: set[str]) -> str:
         """An attribute the kind of test suits, each once in a filter as long as there are any."""
-        pool = NUMBERS if kind == "range" else PATHS if kind == "prefix" else [*TEXTS, *PATHS] if kind == "equal" else list(TEXTS)
+        pool = (
+            NUMBERS
+            if kind == "range"
+            else PATHS
+            if kind == "prefix"
+            else [*TEXTS, *PATHS]
+            if kind == "equal"
+            else list(TEXTS)
+        )
         name = self._filters.choice([name for name in pool if name not in taken] or pool)
         taken.add(name)
         return name
@@ -99,7 +109,8 @@ class Content:
         if kind == "range":
             return draw.uniform(0.02, 0.6)
         if name in PATHS:
-            return _LEAVES ** -float(draw.randint(1, 3) if kind == "prefix" else 4)
+            leaves: float = _LEAVES ** -float(draw.randint(1, 3) if kind == "prefix" else 4)
+            return leaves
         share = self._chance(name, bisect(self._cumulated[name], draw.random() * self._totals[name]))
         return min(1.0, share * 3) if kind == "in" else share
 

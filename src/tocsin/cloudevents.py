@@ -36,7 +36,8 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from tocsin.errors import EventError
-from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event, content_kind, decode_json, time_text
+from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event, time_text
+from tocsin.payload import content_kind, decode_json
 
 __all__ = [
     "BATCH",

@@ -216,7 +216,7 @@ def test_conjunctions_are_decided_completely() -> None:
     seen: Counter[str] = Counter()
     several = st.lists(st.sampled_from(small_tests()), min_size=1, max_size=4)
 
-    @settings(max_examples=400)
+    @settings(max_examples=600)
     @given(several, several, st.booleans())
     def check(first: list[str], second: list[str], narrower: bool) -> None:
         if narrower:

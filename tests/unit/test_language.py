@@ -152,6 +152,31 @@ def test_a_filter_pickles_as_its_text() -> None:
     assert repr(again) == "Filter(\"x > 1 AND s LIKE 'a%'\")"
 
 
+def test_a_pickled_filter_keeps_its_limits_and_whether_it_is_perfect() -> None:
+    text = f"x IN ({','.join(str(n) for n in range(100))})"
+    one = Filter(text, limits=Limits(length=len(text)))  # its canonical text has blanks, and so is too long
+    one.perfect = False
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one and again.text == text and again.perfect is False
+    assert pickle.dumps(again) == pickle.dumps(one)
+
+
+@pytest.mark.parametrize(("limit", "limits"), [("conjunctions", Limits(conjunctions=3)), ("atoms", Limits(atoms=1))])
+def test_a_normal_form_too_large_is_refused_with_text_and_place(limit: str, limits: Limits) -> None:
+    text = "(a = 1 OR b = 1) AND (c = 1 OR d = 1)"
+    with pytest.raises(FilterLimitError) as caught:
+        Filter(text, limits=limits)
+    assert (caught.value.limit, caught.value.text, caught.value.position) == (limit, text, 0)
+
+
+@pytest.mark.parametrize("other", ["x > 1", "x", "x <> 5"])
+def test_no_value_is_a_time_and_a_number_or_boolean_in_whatever_order(other: str) -> None:
+    moment = "x > TIMESTAMP '2026-01-31T12:00:00Z'"
+    assert not Filter(f"{moment} AND {other}").form.alternatives
+    assert not Filter(f"{other} AND {moment}").form.alternatives
+    assert Filter(f"{moment} AND x LIKE '2026%'").form.alternatives
+
+
 def test_a_number_too_long_for_a_double_is_infinite_and_no_sooner() -> None:
     assert Filter("x < 1" + "0" * 308).evaluate(EVENT) is True
     assert str(Filter("x = 1" + "0" * 308)) == "x = 1e+308"

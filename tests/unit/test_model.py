@@ -18,17 +18,16 @@ from hypothesis import strategies as st
 from tocsin.errors import EventError
 from tocsin.model import (
     ENVELOPE,
-    MAX_DEPTH,
     MAX_INT,
     MAX_TEXT,
     MAX_TTL,
     RESERVED,
     Event,
-    content_kind,
     new_id,
     parse_time,
     time_text,
 )
+from tocsin.payload import MAX_DEPTH, content_kind
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -1,8 +1,8 @@
 """The Alert Server's destinations as filters: `TAG:a, b;USER:x` says whom an alert is for.
 
-In a subscription a comma separates values, a semicolon separates kinds, and any of them will do. A TAG value is a pattern
-found anywhere in the event's tag; USER and PROFILE are compared whole. (In an *event* a destination sets the attributes
-`tag`, `user`, `profile`; see `tocsin.model`.)
+In a subscription a comma separates values, a semicolon separates kinds, and any of them will do. A TAG value is a
+pattern found anywhere in the event's tag; USER and PROFILE are compared whole. (In an *event* a destination sets the
+attributes `tag`, `user`, `profile`; see `tocsin.model`.)
 """
 
 from __future__ import annotations

@@ -88,7 +88,12 @@ def compile_condition(node: Condition) -> Test:
 
 
 def _compare(node: syntax.Compare) -> Test:
-    left, right, answers, compare = compile_value(node.left), compile_value(node.right), _ANSWERS[node.op], values.compare
+    left, right, answers, compare = (
+        compile_value(node.left),
+        compile_value(node.right),
+        _ANSWERS[node.op],
+        values.compare,
+    )
     return lambda event: answers[compare(left(event), right(event))]
 
 
@@ -103,7 +108,9 @@ def _in(node: syntax.In) -> Test:
     value, items, compare = compile_value(node.value), [compile_value(item) for item in node.items], values.compare
     plain_texts: frozenset[str] | None = None
     if all(isinstance(item, Literal) and isinstance(item.value, str) for item in node.items):
-        plain_texts = frozenset(item.value for item in node.items if isinstance(item, Literal) and isinstance(item.value, str))
+        plain_texts = frozenset(
+            item.value for item in node.items if isinstance(item, Literal) and isinstance(item.value, str)
+        )
 
     def inside(event: Event) -> bool | None:
         found = value(event)

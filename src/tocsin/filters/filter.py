@@ -10,9 +10,11 @@ A filter is immutable, hashable, safe to share between threads, and pickles as i
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import msgspec
 
+from tocsin.errors import FilterLimitError
 from tocsin.filters import destinations, relations, sparksql
 from tocsin.filters import limits as limits_module
 from tocsin.filters.evaluate import Test, compile_condition
@@ -30,12 +32,17 @@ class _Compiled(msgspec.Struct, frozen=True):
     condition: Condition
     canonical: str
     form: NormalForm
+    limits: Limits
 
 
 @functools.lru_cache(maxsize=16_384)
 def _compile(text: str, limits: Limits) -> _Compiled:
     condition = parse(destinations.filter_text(text) if destinations.is_destination(text) else text, limits)
-    return _Compiled(condition, print_condition(condition), normalise(condition, limits))
+    try:
+        form = normalise(condition, limits)
+    except FilterLimitError as error:  # it knows the tree only
+        raise FilterLimitError(error.message, limit=error.limit, text=text, position=0, help=error.help) from None
+    return _Compiled(condition, print_condition(condition), form, limits)
 
 
 class Filter:
@@ -119,6 +126,12 @@ class Filter:
         """Hash the canonical text."""
         return hash(self._compiled.canonical)
 
-    def __reduce__(self) -> tuple[type[Filter], tuple[str]]:
-        """Pickle as text."""
-        return (Filter, (self._compiled.canonical,))
+    def __reduce__(self) -> tuple[Callable[..., Filter], tuple[str, Limits, bool]]:
+        """Pickle as the text it was given: the canonical one may be longer than the limits allow."""
+        return (_unpickle, (self.text, self._compiled.limits, self.perfect))
+
+
+def _unpickle(text: str, limits: Limits, perfect: bool) -> Filter:
+    made = Filter(text, limits=limits)
+    made.perfect = perfect
+    return made

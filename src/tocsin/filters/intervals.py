@@ -1,7 +1,8 @@
 """Sets of values of one ordered domain, kept as *cuts*.
 
-A set is a strictly increasing tuple of cuts, read in pairs: it holds what lies between the first and second, the third and
-fourth, and so on. A cut lies *between* values, so open and closed ends need no flags and one algorithm serves every type:
+A set is a strictly increasing tuple of cuts, read in pairs: it holds what lies between the first and second, the third
+and fourth, and so on. A cut lies *between* values, so open and closed ends need no flags and one algorithm serves every
+type:
 
 - numbers, timestamps, booleans are mapped to whole numbers that keep their order; cut `c` lies just before `c`.
 - texts: cut `(0, s, 0)` lies just before `s`, `(0, s, 1)` just after it.

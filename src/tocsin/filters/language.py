@@ -1,8 +1,9 @@
 """Filter text → syntax tree: the allow-list that *is* the language.
 
-`parse(text)` gives a condition of `tocsin.filters.syntax` or raises a `FilterError` that says what was expected and where.
-sqlglot supplies precedence over the vetted tokens of `tocsin.filters.tokens`; each node it returns is translated here by an
-entry of `_CONDITIONS` or `_VALUES`, and a node without an entry is refused. docs/FILTERS.md is the normative text.
+`parse(text)` gives a condition of `tocsin.filters.syntax` or raises a `FilterError` that says what was expected and
+where. sqlglot supplies precedence over the vetted tokens of `tocsin.filters.tokens`; each node it returns is translated
+here by an entry of `_CONDITIONS` or `_VALUES`, and a node without an entry is refused. docs/FILTERS.md is the normative
+text.
 
 Promised: no input raises anything but `FilterError`. Not here: meaning (`evaluate`), schemas (`schema`).
 """
@@ -140,7 +141,7 @@ class _Translator:
             raise self._error(node, f"{value.name} gives a value, not a condition", "compare it with something")
         return syntax.Truth(value)
 
-    def _not(self, node: exp.Not) -> Condition:
+    def _not(self, node: exp.Expr) -> Condition:
         inner = self.condition(node.this)
         if isinstance(inner, syntax.Between):
             return syntax.Between(inner.value, inner.low, inner.high, not inner.negated)
@@ -156,22 +157,22 @@ class _Translator:
             return syntax.IsTruth(inner.condition, inner.truth, not inner.negated)
         return syntax.Not(inner)
 
-    def _paren(self, node: exp.Paren) -> Condition:
+    def _paren(self, node: exp.Expr) -> Condition:
         return self.condition(node.this)
 
-    def _between(self, node: exp.Between) -> Condition:
+    def _between(self, node: exp.Expr) -> Condition:
         value, low, high = (self.value(node.args[part]) for part in ("this", "low", "high"))
         low, high = self._as_time(low, value, node.args["low"]), self._as_time(high, value, node.args["high"])
         return syntax.Between(value, low, high)
 
-    def _in(self, node: exp.In) -> Condition:
+    def _in(self, node: exp.Expr) -> Condition:
         items = node.expressions
         if not items:
             raise self._error(node, "IN has an empty list", "write at least one value: x IN (1)")
         value = self.value(node.this)
         return syntax.In(value, tuple(self._as_time(self.value(item), value, item) for item in items))
 
-    def _like(self, node: exp.Like, escape: str = "\\") -> Condition:
+    def _like(self, node: exp.Expr, escape: str = "\\") -> Condition:
         pattern = self._pattern(node, "LIKE")
         try:
             patterns.like_parts(pattern, escape)
@@ -179,13 +180,13 @@ class _Translator:
             raise self._error(node.expression, str(error), "double the escape character to mean itself") from None
         return syntax.Like(self.value(node.this), pattern, escape, bool(node.args.get("negate")))
 
-    def _escape(self, node: exp.Escape) -> Condition:
+    def _escape(self, node: exp.Expr) -> Condition:
         item = self._literal_item(node.expression)
         if not isinstance(node.this, exp.Like) or item is None or item.kind != "string" or len(item.value) != 1:
             raise self._error(node, "ESCAPE takes one character and follows LIKE", "write x LIKE '50!%' ESCAPE '!'")
         return self._like(node.this, item.value)
 
-    def _rlike(self, node: exp.RegexpLike) -> Condition:
+    def _rlike(self, node: exp.Expr) -> Condition:
         pattern = self._pattern(node, "RLIKE")
         try:
             patterns.compile_regex(pattern)
@@ -211,7 +212,7 @@ class _Translator:
             )
         return str(item.value)
 
-    def _is(self, node: exp.Is) -> Condition:
+    def _is(self, node: exp.Expr) -> Condition:
         what, negated = node.expression, bool(node.args.get("negate"))
         if isinstance(what, exp.Null):
             return syntax.IsNull(self.value(node.this), negated)
@@ -219,7 +220,7 @@ class _Translator:
             return syntax.IsTruth(self.condition(node.this), bool(what.this), negated)
         raise self._error(node, "IS is followed by [NOT] NULL, TRUE or FALSE", "use = to compare with a value")
 
-    def _condition_call(self, node: exp.Anonymous) -> Condition:
+    def _condition_call(self, node: exp.Expr) -> Condition:
         name, args, at = self._call_parts(node)
         if name in syntax.CONDITION_FUNCTIONS:
             return syntax.Call(name, args, at)
@@ -241,34 +242,38 @@ class _Translator:
         raise self._error(node, f"{node.key} is not part of the filter language", "see docs/FILTERS.md for what is")
 
     def _arithmetic(self, node: exp.Expr) -> Value:
-        return syntax.Call(_ARITHMETIC[type(node)], (self.value(node.this), self.value(node.expression)), self._place(node))
+        return syntax.Call(
+            _ARITHMETIC[type(node)], (self.value(node.this), self.value(node.expression)), self._place(node)
+        )
 
-    def _literal(self, node: exp.Literal) -> Value:
+    def _literal(self, node: exp.Expr) -> Value:
         item = self._items[int(node.this)]
         if item.kind == "number":
             return Literal(_whole(item.value))
         return Literal(item.value)
 
-    def _negative(self, node: exp.Neg) -> Value:
+    def _negative(self, node: exp.Expr) -> Value:
         item = self._literal_item(node.this)
         if item is not None and item.kind == "number":
             return Literal(_whole(-item.value))
         return syntax.Call("negate", (self.value(node.this),), self._place(node))
 
-    def _value_paren(self, node: exp.Paren) -> Value:
+    def _value_paren(self, node: exp.Expr) -> Value:
         return self.value(node.this)
 
-    def _null(self, node: exp.Null) -> Value:
+    def _null(self, node: exp.Expr) -> Value:
         return Literal(None)
 
-    def _boolean(self, node: exp.Boolean) -> Value:
+    def _boolean(self, node: exp.Expr) -> Value:
         return Literal(bool(node.this))
 
     def _field(self, node: exp.Expr) -> Value:
         names: list[Item] = []
         while isinstance(node, exp.Dot):  # a path longer than sqlglot's catalog.db.table.column
             if not isinstance(node.expression, exp.Identifier):
-                raise self._error(node, "only names may stand behind a dot", "reach into the payload with dots: data.a.b")
+                raise self._error(
+                    node, "only names may stand behind a dot", "reach into the payload with dots: data.a.b"
+                )
             names.append(self._items[int(node.expression.this[1:])])
             node = node.this
         if not isinstance(node, exp.Column):
@@ -279,13 +284,13 @@ class _Translator:
         names.reverse()
         return Field(tuple(item.value for item in names), names[0].at)
 
-    def _value_call(self, node: exp.Anonymous) -> Value:
+    def _value_call(self, node: exp.Expr) -> Value:
         name, args, at = self._call_parts(node)
         if name in syntax.CONDITION_FUNCTIONS:
             raise self._error(node, f"{name} is a condition by itself", f"write {name}(…) or NOT {name}(…)")
         return syntax.Call(name, args, at)
 
-    def _call_parts(self, node: exp.Anonymous) -> tuple[str, tuple[Value, ...], int]:
+    def _call_parts(self, node: exp.Expr) -> tuple[str, tuple[Value, ...], int]:
         item = self._items[int(str(node.this)[1:])]
         name = item.value
         arity = syntax.FUNCTIONS[name]
@@ -304,7 +309,9 @@ class _Translator:
         known = _PARTS.get(type(node), _PLAIN_PARTS)
         for name, part in node.args.items():
             if part and name not in known:
-                raise self._error(node, f"{node.key} with {name} is not part of the filter language", "see docs/FILTERS.md")
+                raise self._error(
+                    node, f"{node.key} with {name} is not part of the filter language", "see docs/FILTERS.md"
+                )
 
     def _as_time(self, literal: Value, other: Value, node: exp.Expr) -> Value:
         """A text compared with `time` or `arrived` is a timestamp, as Spark casts it; one that is none is refused."""
@@ -349,7 +356,7 @@ _CONDITIONS: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Condition]] 
     exp.RegexpLike: _Translator._rlike,
     exp.Is: _Translator._is,
     exp.Anonymous: _Translator._condition_call,
-}  # type: ignore[dict-item]
+}
 _VALUES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Value]] = {
     exp.Literal: _Translator._literal,
     exp.Neg: _Translator._negative,
@@ -359,7 +366,7 @@ _VALUES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Value]] = {
     exp.Column: _Translator._field,
     exp.Dot: _Translator._field,
     exp.Anonymous: _Translator._value_call,
-}  # type: ignore[dict-item]
+}
 
 
 def _as_filter_error(text: str, error: ParseError) -> FilterError:
@@ -379,7 +386,10 @@ def _as_filter_error(text: str, error: ParseError) -> FilterError:
         if "'this'" in description and not description.endswith((".Not'>", ".Neg'>", ".Paren'>")):
             operator = text[:position].rstrip()
             return FilterError(
-                "something is missing before this", text=text, position=max(0, len(operator) - 1), help="a value is expected"
+                "something is missing before this",
+                text=text,
+                position=max(0, len(operator) - 1),
+                help="a value is expected",
             )
         return FilterError(
             f"the filter ends too early after {highlight!r}",

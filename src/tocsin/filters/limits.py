@@ -16,7 +16,8 @@ class Limits(msgspec.Struct, frozen=True):
     length: int = 262_144
     """Characters of text. Room for an IN list of 10,000 items of 20 letters."""
     depth: int = 32
-    """Nesting of brackets, functions and prefix operators. sqlglot takes about 20 Python frames per level of the 1,000."""
+    """Nesting of brackets, functions and prefix operators. sqlglot takes about 20 Python frames per level of the
+    1,000."""
     conjunctions: int = 1_024
     """Alternatives in the normal form: (a OR b) AND (c OR d) has four."""
     atoms: int = 65_536

@@ -2,13 +2,13 @@
 
     condition ─▶ negations pushed inward ─▶ alternatives (conjunctions) ─▶ per dimension one set of values
 
-A *dimension* is a term (a name or a computed value, by its canonical text) seen as one kind: `temp` as a number, `temp` as
-a text. A conjunction maps dimensions to the set of values allowed there (`tocsin.filters.intervals`); a value of another
-kind, or a missing one, is in no set. What has no such form (RLIKE, contains, field against field) stays whole as a *residue*:
-a condition that must be true besides.
+A *dimension* is a term (a name or a computed value, by its canonical text) seen as one kind: `temp` as a number, `temp`
+as a text. A conjunction maps dimensions to the set of values allowed there (`tocsin.filters.intervals`); a value of
+another kind, or a missing one, is in no set. What has no such form (RLIKE, contains, field against field) stays whole
+as a *residue*: a condition that must be true besides.
 
-Only truth is kept: the form is true exactly where the condition is true. Whether it is otherwise false or NULL is forgotten;
-pushing negations inward first makes that exact (De Morgan holds in three-valued logic).
+Only truth is kept: the form is true exactly where the condition is true. Whether it is otherwise false or NULL is
+forgotten; pushing negations inward first makes that exact (De Morgan holds in three-valued logic).
 
 The index, the relations and the schema check all read this form. Pure functions of the tree.
 """
@@ -52,7 +52,8 @@ _ENVELOPE_KINDS = {
     **dict.fromkeys(("time", "arrived"), values.TIME),
     "persistent": values.BOOLEAN,
     **dict.fromkeys(
-        ("id", "source", "type", "subject", "ack", "cancel", "correlation_id", "classification", "datacontenttype"), values.TEXT
+        ("id", "source", "type", "subject", "ack", "cancel", "correlation_id", "classification", "datacontenttype"),
+        values.TEXT,
     ),
 }
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -126,14 +127,18 @@ def _consistent(sets: dict[Dimension, Cuts]) -> bool:
     """Can one value per term be of all the kinds asked for? Drops `IS NOT NULL` where a kind says it already."""
     kinds: dict[str, str] = {}
     typed: set[str] = set()
+    timed: set[str] = set()
     for term, kind in sets:
         if kind != NULLNESS:
             typed.add(term)
             group = _EXCLUSIVE.get(kind)
             if group is not None and kinds.setdefault(term, group) != group:
                 return False
-            if kind == values.TIME and kinds.get(term) in ("n", "b"):
-                return False
+            if kind == values.TIME:
+                timed.add(term)
+    for term in timed:
+        if kinds.get(term) in ("n", "b"):  # but a text may be a time too
+            return False
     for term in typed:
         nullness = sets.get(Dimension(term, NULLNESS))
         if nullness is not None:
@@ -153,11 +158,13 @@ def join(left: Conjunction, right: Conjunction) -> Conjunction | None:
     if not different:
         return left
     dimension = different[0]
-    return Conjunction(left.sets | {dimension: intervals.union(left.sets[dimension], right.sets[dimension])}, left.residues)
+    return Conjunction(
+        left.sets | {dimension: intervals.union(left.sets[dimension], right.sets[dimension])}, left.residues
+    )
 
 
 def _unique(alternatives: list[Conjunction]) -> list[Conjunction]:
-    """Drop repeated alternatives and join those that differ in one dimension (few at a time: the search is quadratic)."""
+    """Drop repeated alternatives; join those that differ in one dimension (few at a time: the search is quadratic)."""
     if len(alternatives) < 2:
         return alternatives
     if any(not a.sets and not a.residues for a in alternatives):
@@ -285,7 +292,9 @@ class _Builder:
         op, value, other = node.op, node.left, node.right
         if isinstance(value, Literal):
             op, value, other = _FLIPPED[op], other, value
-        wanted = node if want else syntax.Compare(_OPPOSITE[node.op], node.left, node.right)  # exact: both only fail on NULL
+        wanted = (
+            node if want else syntax.Compare(_OPPOSITE[node.op], node.left, node.right)
+        )  # exact: both only fail on NULL
         if not isinstance(other, Literal) or isinstance(value, Literal):
             return self._residue(wanted, True)
         place = _key(other.value)
@@ -354,7 +363,11 @@ class _Builder:
             return found
         lat, lon = (float(c.value) for c in centre if isinstance(c, Literal))  # type: ignore[arg-type]
         for part, kind_cuts in zip((latitude, longitude), _box(lat, lon, float(limit)), strict=True):  # type: ignore[arg-type]
-            box = self._set(part, values.NUMBER, kind_cuts, syntax.IsNull(part), True) if not _is_constant(part) else [TRUE]
+            box = (
+                self._set(part, values.NUMBER, kind_cuts, syntax.IsNull(part), True)
+                if not _is_constant(part)
+                else [TRUE]
+            )
             found = [both for left in found for right in box if (both := meet(left, right)) is not None]
         return found
 
@@ -395,7 +408,7 @@ def _side(op: str, kind: str, key: object) -> Cuts:
     if op == "<>":
         return _outside(kind, (key, beyond))
     cuts = {"=": (key, beyond), "<": (bottom, key), "<=": (bottom, beyond), ">": (beyond, top), ">=": (key, top)}[op]
-    return cuts if cuts[0] < cuts[1] else intervals.EMPTY  # type: ignore[operator]
+    return cuts if cuts[0] < cuts[1] else intervals.EMPTY
 
 
 def _outside(kind: str, cuts: Cuts) -> Cuts:

@@ -1,12 +1,13 @@
-"""LIKE and RLIKE patterns: what they mean, compiled to linear-time matchers.
+r"""LIKE and RLIKE patterns: what they mean, compiled to linear-time matchers.
 
-RLIKE has Java's meaning (Spark runs on Java) and RE2's speed. The two engines differ in small ways, so a pattern is read
-here once, translated into RE2 text with exactly Java's meaning (`.` and the line ends it excludes, `\\s` with the vertical
-tab, `(?i)` for ASCII letters only), and anything the two would read differently is refused: look-around, back-references,
-`\\b`, possessive and lazy-with-meaning forms, Unicode classes, class intersections.
+RLIKE has Java's meaning (Spark runs on Java) and RE2's speed. The two engines differ in small ways, so a pattern is
+read here once, translated into RE2 text with exactly Java's meaning (`.` and the line ends it excludes, `\s` with the
+vertical tab, `(?i)` for ASCII letters only), and anything the two would read differently is refused: look-around,
+back-references, `\b`, possessive and lazy-with-meaning forms, Unicode classes, class intersections.
 
-`$` in Java also matches before one final line end. RE2 cannot say that, so such a pattern is searched twice: in the text,
-and in the text without its last line end. That is exact as long as nothing stands behind the `$`, which is checked.
+`$` in Java also matches before one final line end. RE2 cannot say that, so such a pattern is searched twice: in the
+text, and in the text without its last line end. That is exact as long as nothing stands behind the `$`, which is
+checked.
 
 Promised: matching takes time linear in the text, whatever the pattern.
 """
@@ -78,7 +79,7 @@ def like_parts(pattern: str, escape: str = "\\") -> list[str | tuple[str]]:
 
 
 def like_shape(pattern: str, escape: str = "\\") -> tuple[str, str]:
-    """Name the shape of a LIKE pattern and its text: exact, prefix, suffix, contains, or general (text = its plain start)."""
+    """Name a LIKE pattern's shape and text: exact, prefix, suffix, contains, or general (text = its plain start)."""
     match like_parts(pattern, escape):
         case []:
             return "exact", ""
@@ -109,7 +110,10 @@ def compile_like(pattern: str, escape: str = "\\") -> TextTest:
         return lambda value: value.endswith(text)
     if shape == "contains":
         return lambda value: text in value
-    pieces = [{ANY: f"{_ANYTHING}*", ONE: _ANYTHING}[p[0]] if isinstance(p, tuple) else _quote(p) for p in like_parts(pattern, escape)]
+    pieces = [
+        {ANY: f"{_ANYTHING}*", ONE: _ANYTHING}[p[0]] if isinstance(p, tuple) else _quote(p)
+        for p in like_parts(pattern, escape)
+    ]
     return _searcher("^" + "".join(pieces) + r"\z")
 
 
@@ -174,7 +178,9 @@ class _Reader:
         self._fold = self._dot_all = False
         self.has_end = False
         if "\b" in pattern:  # '\b' in quotes is a backspace, as in Spark; nobody means that in a pattern
-            raise PatternError("it holds a backspace (\\b in quotes is one)", "write (^|[^0-9A-Za-z_]) for a word border")
+            raise PatternError(
+                "it holds a backspace (\\b in quotes is one)", "write (^|[^0-9A-Za-z_]) for a word border"
+            )
         if flags := _FLAGS.match(pattern):
             self._fold, self._dot_all = "i" in flags.group(1), "s" in flags.group(1)
             self._at = flags.end()
@@ -279,7 +285,7 @@ class _Reader:
         return f"[{value}]" if kind == "in" else f"[^{value}]"
 
     def _escaped(self) -> tuple[str, str]:
-        """Read behind a backslash: ("character", c), ("in", class body), ("out", class body) or ("anchor", RE2 text)."""
+        """Read past a backslash: ("character", c), ("in", class body), ("out", class body) or ("anchor", RE2 text)."""
         pattern = self._pattern
         if self._at >= len(pattern):
             raise PatternError("the pattern ends with a backslash", "write \\\\ for a backslash")
@@ -295,7 +301,9 @@ class _Reader:
         if code in plain:
             return "character", plain[code]
         if code in "xu":
-            hexadecimal = re.compile(r"\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2})" if code == "x" else r"()([0-9A-Fa-f]{4})")
+            hexadecimal = re.compile(
+                r"\{([0-9A-Fa-f]{1,6})\}|([0-9A-Fa-f]{2})" if code == "x" else r"()([0-9A-Fa-f]{4})"
+            )
             match = hexadecimal.match(pattern, self._at)
             number = int(match.group(1) or match.group(2), 16) if match else 0x110000
             if match is None or number > 0x10FFFF or 0xD800 <= number < 0xE000:
@@ -321,7 +329,9 @@ class _Reader:
                 self._at += 1
                 return f"[{'^' if negated else ''}{''.join(body)}]"
             if character in "[]" or pattern.startswith("&&", self._at):
-                raise PatternError(f"{character!r} inside [ ] is not read alike by Java and RE2", f"escape it as \\{character}")
+                raise PatternError(
+                    f"{character!r} inside [ ] is not read alike by Java and RE2", f"escape it as \\{character}"
+                )
             low = self._class_member(body)
             first = False
             if low is None or not pattern.startswith("-", self._at) or pattern.startswith("-]", self._at):
@@ -337,7 +347,7 @@ class _Reader:
             self._span(body, low, high)
 
     def _class_member(self, body: list[str]) -> str | None:
-        """Read one member: a character is returned, a class like `\\d` goes to `body`."""
+        r"""Read one member: a character is returned, a class like `\d` goes to `body`."""
         character = self._pattern[self._at]
         self._at += 1
         if character != "\\":

@@ -1,7 +1,8 @@
 """Syntax tree → canonical text: one spelling for each tree, and `parse(print(tree))` gives the tree back.
 
-Canonical means: keywords in capitals, functions in small letters, one blank around operators, only the brackets that are
-needed, `<>` and `=`, `NOT` inside LIKE, IN, BETWEEN and IS, timestamps in UTC. The order of the parts is the author's.
+Canonical means: keywords in capitals, functions in small letters, one blank around operators, only the brackets that
+are needed, `<>` and `=`, `NOT` inside LIKE, IN, BETWEEN and IS, timestamps in UTC. The order of the parts is the
+author's.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def print_scalar(value: syntax.Scalar) -> str:
 def print_name(path: tuple[str, ...]) -> str:
     """Return a name or path, quoted where it must be."""
     return ".".join(
-        name if NAME.match(name) and name.upper() not in KEYWORDS else "`" + name.replace("`", "``") + "`" for name in path
+        name if NAME.match(name) and name.upper() not in KEYWORDS else "`" + name.replace("`", "``") + "`"
+        for name in path
     )
 
 
@@ -60,7 +62,10 @@ def _condition(node: Condition, outer: int) -> str:
         case syntax.And():
             text, level = " AND ".join(_condition(part, _NOT) for part in node.parts), _AND
         case syntax.Not():
-            text, level = "NOT " + _condition(node.condition, _TEST if not isinstance(node.condition, syntax.Not) else _NOT), _NOT
+            text, level = (
+                "NOT " + _condition(node.condition, _TEST if not isinstance(node.condition, syntax.Not) else _NOT),
+                _NOT,
+            )
         case _:
             text, level = _test(node), _TEST
     return f"({text})" if level < outer else text

@@ -1,12 +1,12 @@
 """Filter text → a vetted token stream that the parser library may see.
 
 sqlglot accepts far more than our language (shifts, aliases, several statements, CASE, casts, thousands of brackets), so
-nothing reaches its parser that is not on the lists below: a word that is not one of our keywords becomes a plain name, a
-symbol that is not ours is refused with its position, and depth is counted here, before anything recurses. Whether the
+nothing reaches its parser that is not on the lists below: a word that is not one of our keywords becomes a plain name,
+a symbol that is not ours is refused with its position, and depth is counted here, before anything recurses. Whether the
 tokens stand in an order that makes sense is `order`'s to say.
 
-Every word and literal handed on is replaced by its number in `Tokens.items`. The tree that comes back therefore refers to
-*our* items: exact source position, exact spelling, our own reading of string escapes.
+Every word and literal handed on is replaced by its number in `Tokens.items`. The tree that comes back therefore refers
+to *our* items: exact source position, exact spelling, our own reading of string escapes.
 
 Not here: precedence (sqlglot's), which functions exist and what may stand where (`language`).
 """
@@ -36,7 +36,9 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SPARK = Spark()
 
 # The keywords of the language. Whatever else looks like a word is a name.
-KEYWORDS = frozenset("AND OR NOT IN BETWEEN LIKE RLIKE REGEXP IS NULL TRUE FALSE ESCAPE".split())
+KEYWORDS = frozenset(
+    ["AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "RLIKE", "REGEXP", "IS", "NULL", "TRUE", "FALSE", "ESCAPE"]
+)
 
 _SYMBOLS = frozenset(
     {
@@ -73,8 +75,8 @@ _REFUSED_HELP = {
     "$": "a filter has no parameters: write the value itself",
 }
 
-# Escapes Spark reads inside quotes. `\%` and `\_` keep their backslash (LIKE needs it), as in Spark; an escape Spark does
-# not know keeps its backslash too, where Spark drops it: '\d' in a pattern should mean what its author thinks.
+# Escapes Spark reads inside quotes. `\%` and `\_` keep their backslash (LIKE needs it), as in Spark; an escape Spark
+# does not know keeps its backslash too, where Spark drops it: '\d' in a pattern should mean what its author thinks.
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "\\": "\\", "'": "'", '"': '"'}
 _ENCLOSED = re.compile(
     r"""r'[^']*'|r"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>/\*|['"`])""",

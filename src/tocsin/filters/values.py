@@ -1,8 +1,8 @@
 """What a value is: types, comparison, arithmetic. The one place that says what `=` and `<` mean.
 
-Spark SQL's meaning with ANSI off, except that nothing is coerced: values of different kinds do not compare (NULL), but for
-texts, which are read as timestamps when the other side is one. Whole numbers of 64 bits compare exactly with each other;
-whatever meets a double is a double. Arithmetic is in doubles. NaN equals NaN and is greater than every number.
+Spark SQL's meaning with ANSI off, except that nothing is coerced: values of different kinds do not compare (NULL), but
+for texts, which are read as timestamps when the other side is one. Whole numbers of 64 bits compare exactly with each
+other; whatever meets a double is a double. Arithmetic is in doubles. NaN equals NaN and is greater than every number.
 
 Functions take Python values as an event holds them and return a Python value, or None for NULL.
 """
@@ -116,8 +116,8 @@ def compare(left: Any, right: Any) -> int | None:
         if isinstance(left, float) or isinstance(right, float):
             left, right = float(left), float(right)
             if left != left or right != right:
-                return (left != left) - (right != right)
-    return (left > right) - (left < right)
+                return (left != left) - (right != right)  # type: ignore[no-any-return]
+    return (left > right) - (left < right)  # type: ignore[no-any-return]
 
 
 def truth(value: Any) -> bool | None:
@@ -192,7 +192,10 @@ def distance_km(latitude: Any, longitude: Any, to_latitude: Any, to_longitude: A
 
 
 def array_contains(array: Any, value: Any) -> bool | None:
-    """Is some element equal to `value`? NULL if it is not an array, the value is NULL, or only a NULL element is left to doubt."""
+    """Is some element equal to `value`?
+
+    NULL if it is not an array, the value is NULL, or only a NULL element is left to doubt.
+    """
     if not isinstance(array, list) or kind_of(value) in (None, OTHER):
         return None
     if any(compare(element, value) == 0 for element in array):

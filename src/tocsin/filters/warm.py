@@ -1,4 +1,7 @@
-"""Compile the matching kernels ahead of time: `python -m tocsin.filters.warm`. Quick when they are in the cache already."""
+"""Compile the matching kernels ahead of time: `python -m tocsin.filters.warm`.
+
+Quick when they are in the cache already.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ def main() -> None:
     if engine.wait():
         print(f"matching kernels ready ({time.monotonic() - started:.1f} s)")
     else:
-        print(f"matching kernels not available: {engine.failure() or 'switched off by TOCSIN_KERNELS'}; NumPy will do the work")
+        reason = engine.failure() or "switched off by TOCSIN_KERNELS"
+        print(f"matching kernels not available: {reason}; NumPy will do the work")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Arrow columns → dense rows, column by column.
 
-Text columns are dictionary-encoded by Arrow, so each distinct text is looked up once per batch; numbers become ordered keys
-in one NumPy expression. `encode` answers False, having promised nothing, when a batch or the filters need more than that
-(computed terms, arrays, maps, JSON text that filters reach into): the caller then goes through `Events`.
+Text columns are dictionary-encoded by Arrow, so each distinct text is looked up once per batch; numbers become ordered
+keys in one NumPy expression. `encode` answers False, having promised nothing, when a batch or the filters need more
+than that (computed terms, arrays, maps, JSON text that filters reach into): the caller then goes through `Events`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tocsin.filters import normal, values
-from tocsin.filters.index.layout import Array
 from tocsin.filters.index.labels import ABSENT
-from tocsin.filters.index.space import MEMBER
+from tocsin.filters.index.layout import Array
+from tocsin.filters.index.space import MEMBER, Coded, Ordered
 from tocsin.filters.index.vectors import number_keys
 from tocsin.filters.index.view import View
 from tocsin.filters.syntax import Field
@@ -27,7 +27,8 @@ from tocsin.model import ENVELOPE, Event
 
 __all__ = ["Events", "encode", "pieces"]
 
-_TIMES = ("time", "arrived")
+_EXACT = 2**53
+_FEW = 1500  # values of a dictionary that Arrow can search anew in every batch
 
 
 def pieces(data: pa.Table | pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
@@ -41,9 +42,11 @@ class Events(Sequence[Event]):
     """The rows of a record batch as events, made when asked for."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
+        """Wrap a batch; nothing is read yet."""
         self._batch = batch
 
     def __len__(self) -> int:
+        """The number of rows."""
         return int(self._batch.num_rows)
 
     @overload
@@ -51,6 +54,7 @@ class Events(Sequence[Event]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Event]: ...
     def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        """The event of one row, or the rows of a slice without a step."""
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self))
             return Events(self._batch.slice(start, stop - start))
@@ -78,45 +82,119 @@ def _event(row: dict[str, Any]) -> Event:
                 nested[name] = value
     if nested and (data is None or isinstance(data, dict)):
         data = {**(data or {}), **nested}
-    return Event(attributes={name: value for name, value in attributes.items() if value is not None}, data=data, **fields)
+    return Event(
+        attributes={name: value for name, value in attributes.items() if value is not None}, data=data, **fields
+    )
 
 
 def encode(view: View, batch: pa.RecordBatch, codes: Array, keys: Array) -> bool:
     """Fill dense rows from plain columns; False if that is not possible and nothing can be relied on."""
     space = view.space
-    if any(not isinstance(value, Field) for value in space.terms.values()):
+    if any(not isinstance(value, Field) for value in list(space.terms.values())):
         return False
-    columns: dict[str, pa.Array | None] = {}
-    for term, value in space.terms.items():
+    columns: dict[str, _Column | None] = {}
+    for term, value in list(space.terms.items()):
         assert isinstance(value, Field)
         found = _column(batch, value.path)
         if found is False:
             return False
-        columns[term] = found
-    for coded in space.coded:
+        columns[term] = None if found is None else _Column(found)
+    for coded in space.coded[: codes.shape[1]]:  # no further than the rows: another thread may be adding
         column = columns[coded.term]
         if coded.test == MEMBER:
             if column is not None:
                 return False
         elif coded.test == normal.NULLNESS:
             null, present = coded.codes[0], coded.codes[1]
-            codes[:, coded.number] = null if column is None else np.where(_valid(column), present, null)
-        elif column is not None and _is(column, coded.test):
-            codes[:, coded.number] = _look_up(column, coded.codes, coded.other)
-    for ordered in space.ordered:
+            codes[:, coded.number] = null if column is None else np.where(column.valid, present, null)
+        elif column is not None and column.kind == coded.test:
+            codes[:, coded.number] = column.look_up(coded)
+    for ordered in space.ordered[: keys.shape[1]]:
         column = columns[ordered.term]
         if column is None:
             continue
-        if ordered.kind == values.NUMBER and _is(column, values.NUMBER):
-            doubles = pc.cast(column, pa.float64(), safe=False)
-            found = number_keys(pc.fill_null(doubles, 0.0).to_numpy(zero_copy_only=False) + 0.0)
-            keys[:, ordered.number] = np.where(_valid(column), found, ABSENT)
-        elif ordered.kind == values.TIME and pa.types.is_timestamp(column.type):
-            micros = pc.cast(pc.cast(column, pa.timestamp("us"), safe=False), pa.int64())
-            keys[:, ordered.number] = pc.fill_null(micros, ABSENT).to_numpy(zero_copy_only=False)
-        elif _is(column, values.TEXT):
-            keys[:, ordered.number] = _map_distinct(column, _text_key(ordered), ABSENT)
+        if ordered.kind == values.NUMBER:
+            if column.kind == values.NUMBER:
+                keys[:, ordered.number] = column.number_keys()
+        elif ordered.kind == values.TIME and column.kind == values.TIME:
+            keys[:, ordered.number] = column.micros()
+        elif column.kind == values.TEXT:
+            keys[:, ordered.number] = column.text_keys(ordered)
     return True
+
+
+class _Column:
+    """One plain column; what several dimensions need of it is made once."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+        self.kind = _kind(array.type)
+        self._distinct: tuple[pa.Array, list[Any], Array] | None = None
+
+    @property
+    def valid(self) -> Array:
+        return np.asarray(self._array.is_valid().to_numpy(zero_copy_only=False))
+
+    def distinct(self) -> tuple[pa.Array, list[Any], Array]:
+        """The distinct values (no NULL among them), and for each row its value's place: behind the last for NULL."""
+        if self._distinct is None:
+            encoded = self._array if pa.types.is_dictionary(self._array.type) else self._array.dictionary_encode()
+            if encoded.dictionary.null_count:
+                encoded = pc.cast(encoded, encoded.type.value_type).dictionary_encode()
+            found, places = encoded.dictionary, encoded.indices
+            if places.null_count:
+                places = pc.fill_null(places, len(found))
+            self._distinct = found, found.to_pylist(), places.to_numpy(zero_copy_only=False)
+        return self._distinct
+
+    def look_up(self, dimension: Coded) -> Array:
+        """Codes of the values in a coded dimension; -1 for NULL."""
+        if self._distinct is None and self.kind == values.TEXT and len(dimension.codes) <= _FEW:
+            return self._look_up_few(dimension)
+        _, found, places = self.distinct()
+        get, other = dimension.codes.get, dimension.other
+        if self.kind == values.NUMBER:  # whole numbers beyond 2^53 meet doubles as doubles
+            found = [float(value) if abs(value) >= _EXACT else value for value in found]
+        return _take([get(value, other) for value in found], places, -1)
+
+    def _look_up_few(self, dimension: Coded) -> Array:
+        """Let Arrow search a short list of values: quicker than finding the distinct ones first."""
+        codes = dict(dimension.codes)
+        found = pc.index_in(self._array, value_set=pa.array(list(codes), self._array.type), skip_nulls=True)
+        missing = -1 if dimension.other < 0 else dimension.other
+        table = np.append(np.fromiter(codes.values(), np.int64, len(codes)), missing)
+        numbers = table[pc.fill_null(found, len(codes)).to_numpy(zero_copy_only=False)]
+        return np.where(self.valid, numbers, -1) if missing >= 0 and self._array.null_count else numbers
+
+    def text_keys(self, ordered: Ordered) -> Array:
+        """Keys of the texts in an ordered dimension."""
+        array, found, places = self.distinct()
+        if ordered.labels is None:
+            moments = [values.text_as_time(text) for text in found]
+            return _take([ABSENT if moment is None else values.micros(moment) for moment in moments], places, ABSENT)
+        if ordered.kind == normal.REVERSED:
+            found = [text[::-1] for text in found]
+            array = pa.array(found, pa.string())
+        return _take(ordered.labels.keys(found, array), places, ABSENT)
+
+    def number_keys(self) -> Array:
+        doubles = (
+            self._array if pa.types.is_float64(self._array.type) else pc.cast(self._array, pa.float64(), safe=False)
+        )
+        found = number_keys(doubles.to_numpy(zero_copy_only=False) + 0.0)
+        return np.where(self.valid, found, ABSENT) if self._array.null_count else found
+
+    def micros(self) -> Array:
+        whole = pc.cast(pc.cast(self._array, pa.timestamp("us"), safe=False), pa.int64())
+        return np.asarray(pc.fill_null(whole, ABSENT).to_numpy(zero_copy_only=False))
+
+
+def _take(numbers: Any, places: Array, missing: int) -> Array:
+    """The number of each row's value; `missing` for NULL."""
+    table = np.empty(len(numbers) + 1, np.int64)
+    table[:-1] = numbers
+    table[-1] = missing
+    return table[places]
 
 
 def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None | bool:
@@ -163,40 +241,17 @@ def _shadows(batch: pa.RecordBatch, name: str) -> bool:
 
 
 def _is_plain(column: pa.Array) -> bool:
-    kind = column.type
-    return any(_is(column, test) for test in (values.TEXT, values.NUMBER, values.BOOLEAN)) or pa.types.is_timestamp(kind) or pa.types.is_null(kind)
+    return _kind(column.type) is not None or pa.types.is_null(column.type)
 
 
-def _is(column: pa.Array, test: str) -> bool:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if test == values.TEXT:
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    if test == values.NUMBER:
-        return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return test == values.BOOLEAN and pa.types.is_boolean(kind)
-
-
-def _valid(column: pa.Array) -> Array:
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-
-
-def _look_up(column: pa.Array, known: dict[Any, int], other: int) -> Array:
-    return _map_distinct(column, lambda value: known.get(value, other), -1)
-
-
-def _text_key(ordered: Any) -> Callable[[str], int]:
-    if ordered.kind == values.TIME:
-        return lambda text: ABSENT if (moment := values.text_as_time(text)) is None else values.micros(moment)
-    if ordered.kind == normal.REVERSED:
-        return lambda text: int(ordered.labels.key(text[::-1]))
-    return ordered.labels.key if ordered.labels is not None else (lambda text: ABSENT)
-
-
-def _map_distinct(column: pa.Array, number: Callable[[Any], int], missing: int) -> Array:
-    """Apply a function to every value, calling it once for each distinct one."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    numbers = np.fromiter((missing if value is None else number(value) for value in distinct), np.int64, len(distinct))
-    numbers = np.append(numbers, missing)
-    places = pc.fill_null(encoded.indices, len(distinct)) if encoded.indices.null_count else encoded.indices
-    return numbers[places.to_numpy(zero_copy_only=False)]
+def _kind(kind: pa.DataType) -> str | None:
+    """The kind of value a type holds, if filters know one."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return values.TEXT
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return values.NUMBER
+    if pa.types.is_boolean(kind):
+        return values.BOOLEAN
+    return values.TIME if pa.types.is_timestamp(kind) else None

@@ -1,12 +1,13 @@
 """Many events at once: encode them into dense rows, match the rows, hand out keys per event.
 
-A list of events goes through the same encoder as a single one. Arrow data with plain columns is encoded column by column
-(`arrow`), without making Python objects for the values; anything less plain is turned into events first.
+A list of events goes through the same encoder as a single one. Arrow data with plain columns is encoded column by
+column (`arrow`), without making Python objects for the values; anything less plain is turned into events first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,18 +16,19 @@ import pyarrow as pa
 
 from tocsin.errors import MatcherError
 from tocsin.filters.index import arrow, engine, vectors
+from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex
-from tocsin.filters.index.registry import Key, Shared
-from tocsin.filters.index.labels import ABSENT
+from tocsin.filters.index.registry import Key, flat
 from tocsin.filters.index.view import Scratch, View
 from tocsin.model import Event
 
-__all__ = ["Rows", "match_batch", "spread"]
+__all__ = ["Rows", "encode", "match_batch", "plain_pairs"]
 
 CHUNK = 2048
 """Events matched at a time."""
 _MAX_CELLS = 4_000_000  # dense rows never take more than this many codes or keys
+_MANY = 16  # keys per event from which NumPy gathers them quicker than a loop
 BUCKET_MAJOR = 40_000
 """Postings from which walking each bucket once for all events pays."""
 
@@ -34,7 +36,10 @@ ResidueCheck = Callable[[View, list[int], list[int], Event], list[int]]
 
 
 class Rows(msgspec.Struct):
-    """Events as dense rows: a code (or -1) per coded dimension, a key (or ABSENT) per ordered one, members apart."""
+    """Events as dense rows: a code (or -1) per coded dimension, a key (or ABSENT) per ordered one, members apart.
+
+    Rows have room for dimensions that are added while they are matched; nothing is there, so such tests are not true.
+    """
 
     codes: Array
     keys: Array
@@ -45,8 +50,8 @@ class Rows(msgspec.Struct):
     def blank(cls, events: int, view: View) -> Rows:
         """Rows of events that have nothing."""
         return cls(
-            np.full((events, max(1, len(view.space.coded))), -1, np.int32),
-            np.full((events, max(1, len(view.space.ordered))), ABSENT, np.int64),
+            np.full((events, view.coded_capacity), -1, np.int32),
+            np.full((events, view.ordered_capacity), ABSENT, np.int64),
             np.zeros(events + 1, np.int32),
             np.zeros(1, np.int32),
         )
@@ -61,7 +66,8 @@ def match_batch(live: LiveIndex, events: Any, residue_check: ResidueCheck) -> li
         return results
     if isinstance(events, Event | str | bytes) or not isinstance(events, Sequence):
         raise MatcherError(
-            f"match_batch takes a list of events or Arrow data, not {type(events).__name__}", help="for one event there is match()"
+            f"match_batch takes a list of events or Arrow data, not {type(events).__name__}",
+            help="for one event there is match()",
         )
     for chunk in _chunks(live, events):
         results.extend(_match_events(live, chunk, residue_check))
@@ -78,16 +84,19 @@ def _chunks(live: LiveIndex, events: Sequence[Event]) -> Iterator[Sequence[Event
 def _match_events(live: LiveIndex, events: Sequence[Event], residue_check: ResidueCheck) -> list[list[Key]]:
     while True:
         view = live.view
-        scratch = Scratch(view, len(events))
-        rows = _encode(view, scratch, events)
-        if scratch.generation == view.generation and (found := _match(live, view, scratch, rows, events, residue_check)) is not None:
+        scratch = Scratch(view, live.registry, len(events))
+        rows = encode(view, scratch, events)
+        if (
+            scratch.generation == view.generation
+            and (found := _match(live, view, scratch, rows, events, residue_check)) is not None
+        ):
             return found
 
 
 def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueCheck) -> list[list[Key]]:
     while True:
         view = live.view
-        scratch = Scratch(view)
+        scratch = Scratch(view, live.registry)
         rows = Rows.blank(piece.num_rows, view)
         if not arrow.encode(view, piece, rows.codes, rows.keys):
             return match_batch(live, arrow.Events(piece), residue_check)
@@ -97,43 +106,37 @@ def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueC
                 return found
 
 
-def _encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
-    encode, buffers = scratch.encode, scratch.buffers
-    codes = orders = 0
-    code_ends, order_ends = [], []
+def encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
+    """Write events into a scratch space made for so many, and spread them out in rows."""
+    encode_event, buffers, width = scratch.encode, scratch.buffers, scratch.width
+    codes = row = 0
+    ends = []
     for event in events:
-        codes, orders = encode(event, buffers, codes, orders)
-        code_ends.append(codes)
-        order_ends.append(orders)
-    rows = Rows.blank(len(events), view)
+        codes = encode_event(event, buffers, codes, row)
+        row += width
+        ends.append(codes)
     found = scratch.codes[:codes]
-    owner = np.repeat(np.arange(len(events)), np.diff(code_ends, prepend=0))
+    owner = np.repeat(np.arange(len(events)), np.diff(ends, prepend=0))
     place = view.observed.code_dimension.data[found]
     single = place >= 0
-    rows.codes[owner[single], place[single]] = found[single]
+    rows = Rows.blank(len(events), view)
+    rows.keys[:, :width] = _keys(view, scratch.keys[:row].reshape(len(events), width))
     if not single.all():
         rows.members = found[~single]
         rows.member_starts[1:] = np.cumsum(np.bincount(owner[~single], minlength=len(events)))
-    dimensions = scratch.orders[:orders]
-    owner = np.repeat(np.arange(len(events)), np.diff(order_ends, prepend=0))
-    rows.keys[owner, dimensions] = _keys(view, scratch, orders)
+    rows.codes[owner[single], place[single]] = found[single]
+    scratch.keys[:row] = NO_KEY
     return rows
 
 
-def _keys(view: View, scratch: Scratch, orders: int) -> Array:
-    keys = scratch.keys[:orders]
-    doubles = view.observed.is_double.data[scratch.orders[:orders]] != 0
-    return np.where(doubles, vectors.number_keys(keys.view(np.float64)), keys)
-
-
-def spread(view: View, scratch: Scratch, codes: int, orders: int) -> tuple[Array, Array]:
-    """The rows of the one event the encoder has left in a scratch space."""
-    row_codes = np.full(max(1, len(view.space.coded)), -1, np.int32)
-    row_keys = np.full(max(1, len(view.space.ordered)), ABSENT, np.int64)
-    place = view.observed.code_dimension.data[scratch.codes[:codes]]
-    row_codes[place[place >= 0]] = scratch.codes[:codes][place >= 0]
-    row_keys[scratch.orders[:orders]] = _keys(view, scratch, orders)
-    return row_codes, row_keys
+def _keys(view: View, written: Array) -> Array:
+    """What an encoder wrote as keys: doubles become ordered, empty places ABSENT."""
+    doubles = view.observed.is_double.data[: written.shape[1]] != 0
+    keys = written.copy()
+    if doubles.any():
+        keys[:, doubles] = vectors.number_keys(written[:, doubles].view(np.float64))
+    keys[written == NO_KEY] = ABSENT
+    return keys
 
 
 def _match(
@@ -141,47 +144,70 @@ def _match(
 ) -> list[list[Key]] | None:
     """Match rows and name the keys; None if the index was rebuilt meanwhile."""
     kernels = engine.kernels()
-    count = len(rows.codes)
+    count, changes = len(rows.codes), live.registry.changes
     if kernels is None:
-        pairs, residues = _plain_pairs(view, scratch, rows)
+        pairs, residues = plain_pairs(view, scratch, rows)
     else:
         pairs, residues = _kernel_pairs(kernels, view, scratch, rows)
     view.collect(scratch)
+    live.watch(view)
     starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=count))]).tolist()
-    entries = pairs[1].tolist()
-    keys = live.registry.keys
-    flat = [keys[entry] for entry in entries]
-    if view is not live.view:
+    results = _named(live, pairs[1], starts)
+    if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner
         return None
-    shared = live.registry.shared or None in flat
-    results = [flat[starts[event] : starts[event + 1]] for event in range(count)]
+    keys = live.registry.keys
     for event, owed in residues.items():
-        found = entries[starts[event] : starts[event + 1]]
+        found = pairs[1][starts[event] : starts[event + 1]].tolist()
         results[event].extend(keys[entry] for entry in residue_check(view, owed, found, events[event]))
-        shared = shared or None in results[event]
-    if shared:
-        return [[name for key in result for name in (key if isinstance(key, Shared) else (key,) if key is not None else ())] for result in results]
+        results[event] = flat(results[event])
+    if live.registry.changes != changes:
+        return [flat(result) for result in results]
+    results = [flat(result) if None in result else result for result in results]
+    for event in np.unique(pairs[0][live.registry.are_shared(pairs[1])]).tolist():
+        results[event] = flat(results[event])
     return results
 
 
-def _kernel_pairs(kernels: Any, view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
+def _named(live: LiveIndex, entries: Array, starts: list[int]) -> list[list[Any]]:
+    """Keys of each event's entries."""
+    if len(entries) < _MANY * len(starts):
+        keys = live.registry.keys
+        flat = [keys[entry] for entry in entries.tolist()]
+        return [flat[first:last] for first, last in pairwise(starts)]
+    # Long results: gather them event by event in C, so that each key is touched once while it is in the cache.
+    named = live.registry.key_array()
+    return [named[entries[first:last]].tolist() for first, last in pairwise(starts)]
+
+
+def _kernel_pairs(
+    kernels: Any, view: View, scratch: Scratch, rows: Rows
+) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
     """(events, entries) pairs in order of events, and the conjunctions Python must look at."""
     count = len(rows.codes)
     segment = view.segment
     bucket_major = segment is not None and len(segment.arrays["entry_low"]) >= BUCKET_MAJOR and count >= 32
-    capacity = max(1024, 16 * count)
+    capacity = int(max(1024, 16 * count, 1.5 * view.pairs_per_event * count))
     residue_capacity = max(64, count) * min(16, view.residue_capacity) if view.residue_rows else 1
     while True:
         out_events, out_entries = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
         residue_events, residues = np.empty(residue_capacity, np.int32), np.empty(residue_capacity, np.int32)
         run = kernels.match_buckets if bucket_major else kernels.match_rows
         written, owed = run(
-            scratch.header.numbers, rows.codes, rows.keys, rows.member_starts, rows.members, out_events, out_entries, residue_events, residues
+            scratch.header.numbers,
+            rows.codes,
+            rows.keys,
+            rows.member_starts,
+            rows.members,
+            out_events,
+            out_entries,
+            residue_events,
+            residues,
         )
         if written <= capacity and owed <= residue_capacity:
             break
         # Too small: the kernel has counted what it needs.
         capacity, residue_capacity = max(capacity, written), max(residue_capacity, owed)
+    view.pairs_per_event = written / count
     events, entries = out_events[:written], out_entries[:written]
     if bucket_major and (marked := entries < 0).any():
         events, entries = _without_repeats(events, entries, marked)
@@ -200,7 +226,8 @@ def _without_repeats(events: Array, entries: Array, marked: Array) -> tuple[Arra
     return events[order], entries[order]
 
 
-def _plain_pairs(view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
+def plain_pairs(view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array, Array], dict[int, list[int]]]:
+    """As the kernels do, with NumPy."""
     counters = {name: scratch.header[name] for name in ("events", "scanned", "tested", "matched")}
     found: list[list[int]] = []
     waiting: dict[int, list[int]] = {}
@@ -208,7 +235,9 @@ def _plain_pairs(view: View, scratch: Scratch, rows: Rows) -> tuple[tuple[Array,
         row_codes, row_keys = rows.codes[event], rows.keys[event]
         members = rows.members[rows.member_starts[event] : rows.member_starts[event + 1]]
         codes = np.concatenate([row_codes[row_codes >= 0], members])
-        entries, owed = vectors.match_row(view, codes, np.flatnonzero(row_keys != ABSENT), row_codes, row_keys, counters)
+        entries, owed = vectors.match_row(
+            view, codes, np.flatnonzero(row_keys != ABSENT), row_codes, row_keys, counters
+        )
         found.append(entries)
         if owed:
             waiting[event] = owed

@@ -3,12 +3,12 @@
     tables of conjunctions ─▶ how likely is each test? ─▶ rarest = access test, next = second test
                             ─▶ postings sorted by bucket, group, low end ─▶ conjunctions renumbered in that order
 
-Likelihoods come from events seen lately, blended with how often filters name a value (before any event has been seen, what
-filters ask for is the best guess of what will come). A test that is rare in events gives short buckets.
+Likelihoods come from events seen lately, blended with how often filters name a value (before any event has been seen,
+what filters ask for is the best guess of what will come). A test that is rare in events gives short buckets.
 
-A bucket of more than `SMALL_BUCKET` entries is cut into groups by the dimension of the second test and sorted by its low
-end, so that a match reads only the stretch that can be true. Renumbering puts conjunctions that are tested together next to
-each other in memory.
+A bucket of more than `SMALL_BUCKET` entries is cut into groups by the dimension of the second test and sorted by its
+low end, so that a match reads only the stretch that can be true. Renumbering puts conjunctions that are tested together
+next to each other in memory.
 
 Pure NumPy, so it runs the same without Numba and mostly without the interpreter lock.
 """
@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND
-from tocsin.filters.index.layout import Array, code_bits, order_bits
 from tocsin.filters.index.labels import HIGHEST, LOWEST
+from tocsin.filters.index.layout import Array, code_bits, order_bits
 from tocsin.filters.index.space import IN
 from tocsin.filters.index.tables import Parts, Tables, spread, take_apart, take_records
 
@@ -34,7 +34,7 @@ _MAX_NODES = 4
 
 
 class Likelihoods(msgspec.Struct, frozen=True):
-    """What is known of events: how many were sampled, how often each code came, and sorted key samples per dimension."""
+    """What is known of events: how many were sampled, how often each code came, sorted key samples per dimension."""
 
     events: int
     code_counts: Array
@@ -72,7 +72,9 @@ def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods)
     bounds = _grids(parts, orders, seen)
     tests = _tests(parts, tables.stream, code_p, bounds, seen)
     access, second = _rarest_two(tests, parts.rows)
-    posting_bucket, posting_row, bucket_count, grids = _postings(parts, tables.stream, tests, access, bounds, len(code_dimension), orders)
+    posting_bucket, posting_row, bucket_count, grids = _postings(
+        parts, tables.stream, tests, access, bounds, len(code_dimension), orders
+    )
     group, low, high = _second_level(parts, tests, second)
 
     order = np.argsort(posting_bucket, kind="stable")
@@ -170,14 +172,20 @@ def _range_likelihoods(parts: Parts, bounds: list[Array], seen: Likelihoods) -> 
         mine = np.flatnonzero(parts.range_dimension == dimension)
         if len(mine):
             low, high = interval_cells(cells, parts.lows[mine], parts.highs[mine])
-            there = min(1.0, seen.key_counts[dimension] / seen.events) if seen.events and dimension < len(seen.key_counts) else 1.0
+            there = (
+                min(1.0, seen.key_counts[dimension] / seen.events)
+                if seen.events and dimension < len(seen.key_counts)
+                else 1.0
+            )
             likelihood[mine] = (high - low + 1) / GRID_CELLS * there
     return likelihood
 
 
 def _rarest_two(tests: _Tests, rows: int) -> tuple[Array, Array]:
     """For each row the test with the least likelihood, and the next that can order a group; -1 where there is none."""
-    ranked = tests.likelihood.view(np.uint32).astype(np.uint64) << np.uint64(32) | np.arange(len(tests.place), dtype=np.uint64)
+    ranked = tests.likelihood.view(np.uint32).astype(np.uint64) << np.uint64(32) | np.arange(
+        len(tests.place), dtype=np.uint64
+    )
     nothing = np.uint64(2**64 - 1)
     best = np.full(rows, nothing)
     np.minimum.at(best, tests.conjunction, ranked)

@@ -1,11 +1,12 @@
 """Filters added since the last build: the same records, filed in chains instead of sorted postings.
 
-Each conjunction hangs in the chain of one code, one grid node or one ordered dimension, whichever promises to be rare; what
-has none of these hangs in the chain that every event walks. Adding is a few array writes, so it is quick and never blocks a
-match; the price is no second level and no locality, which does not matter while the delta is small.
+Each conjunction hangs in the chain of one code, one grid node or one ordered dimension, whichever promises to be rare;
+what has none of these hangs in the chain that every event walks. Adding is a few array writes, so it is quick and never
+blocks a match; the price is no second level and no locality, which does not matter while the delta is small.
 
-Concurrency: one writer. A link is written before the head that leads to it, so a reader finds whole links only. When a table
-must move to grow, the heads are copied first: who still holds the old arrays never meets a link that is not in them.
+Concurrency: one writer. A link is written before the head that leads to it, so a reader finds whole links only. When a
+table must move to grow, the heads are copied first: who still holds the old arrays never meets a link that is not in
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from tocsin.filters.index.build import MAX_LISTED, Segment, interval_nodes
 from tocsin.filters.index.header import GRID_CELLS
-from tocsin.filters.index.layout import Column, read_record, record_words
+from tocsin.filters.index.layout import Column, read_record
 from tocsin.filters.index.space import IN, CodedConjunction
 from tocsin.filters.index.tables import Tables
 
@@ -31,14 +32,20 @@ class Delta:
     """Growing tables and the chains over them, on top of one segment's grids (or none)."""
 
     def __init__(self, segment: Segment | None, codes: int, orders: int) -> None:
+        """Start empty, with room for the codes and ordered dimensions there are."""
         self.stream = Column(np.int32, 64)
         self.places = Column(np.int32)
         self.residues: dict[int, tuple[str, ...]] = {}
-        self.code_head = _heads(max(64, 2 * codes))
-        self.order_head = _heads(max(16, 2 * orders))
+        self.code_head = _heads(max(64, codes))
+        self.order_head = _heads(max(16, orders))
         self.grid_head = _heads(max(1, len(segment.arrays["grid_bucket"]) if segment else 1))
         self.always_head = _heads(1)
-        self.heads = {"code": self.code_head, "order": self.order_head, "grid": self.grid_head, "always": self.always_head}
+        self.heads = {
+            "code": self.code_head,
+            "order": self.order_head,
+            "grid": self.grid_head,
+            "always": self.always_head,
+        }
         self.links = _heads(1)
         """How many links there are: kernels need not look at the heads of an empty delta."""
         self.links.view[0] = 0
@@ -49,6 +56,7 @@ class Delta:
         self._bounds = segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64)
 
     def __len__(self) -> int:
+        """Conjunctions added since the build, removed ones among them."""
         return self.places.size
 
     def reserve(self, codes: int, orders: int) -> bool:
@@ -57,8 +65,13 @@ class Delta:
         self.code_head.size, self.order_head.size = len(self.code_head.view), len(self.order_head.view)
         return moved
 
+    def detach_readers(self) -> None:
+        """Go on with copies of the heads: whoever holds the old ones finds no link made from now on."""
+        for column in self.heads.values():
+            column.replace(column.data.copy())
+
     def add(self, row: CodedConjunction, words: list[int], code_counts: Column) -> bool:
-        """Add and file a conjunction, given as words of a record too; True if an array moved (readers need a new header)."""
+        """Add and file a conjunction, given as a record's words too; True if an array moved (make a new header)."""
         heads, places = self._place(row, code_counts)
         record = self.stream.size
         moved = self.stream.extend(words)
@@ -68,8 +81,7 @@ class Delta:
         moved = self.link_next.reserve(self.link_next.size + len(places)) or moved
         moved = self.link_record.reserve(self.link_record.size + len(places)) or moved
         if moved:
-            for column in self.heads.values():
-                column.replace(column.data.copy())
+            self.detach_readers()
         target = self.heads[heads].view
         for place in places:
             self.link_record.append(record)

@@ -1,8 +1,8 @@
 """Event → codes and keys: the numbers an index asks for.
 
-An encoder is compiled from a `Space` and thrown away when the space gains a dimension. Bare names are found while walking
-once over the event's attributes and payload; computed terms, dotted paths and envelope fields are fetched by their getters;
-IS NULL is asked of its own getters.
+An encoder is compiled from a `Space` and thrown away when the space gains a dimension. Bare names are found while
+walking once over the event's attributes and payload; computed terms, dotted paths and envelope fields are fetched by
+their getters; IS NULL is asked of its own getters.
 
 Speed rules here: one dictionary look-up per name, one per text, plain memoryview writes, methods bound once. Everything
 unusual (equality on numbers, ordered texts, arrays …) is behind `_More`, which only the names that need it pay for.
@@ -26,13 +26,16 @@ _EXACT = 2**53
 
 
 class Buffers:
-    """Where codes and keys are written; `doubles` and `wholes` are two views of the same eight bytes each."""
+    """Where events are written: codes one after the other, keys in rows with a place for every ordered dimension.
 
-    __slots__ = ("codes", "doubles", "orders", "wholes")
+    `doubles` and `wholes` are two views of the same eight bytes each. A place nothing was written to holds `NO_KEY`.
+    """
 
-    def __init__(self, codes: Any, orders: Any, keys: Any) -> None:
-        self.codes, self.orders = memoryview(codes), memoryview(orders)
-        self.wholes = memoryview(keys)
+    __slots__ = ("codes", "doubles", "wholes")
+
+    def __init__(self, codes: Any, keys: Any) -> None:
+        """Look at two arrays: of 32-bit codes and of 64-bit keys."""
+        self.codes, self.wholes = memoryview(codes), memoryview(keys)
         self.doubles = self.wholes.cast("B").cast("d")
 
 
@@ -48,32 +51,22 @@ class _More:
         self.time = -1
         self.members: dict[Any, int] = {}
 
-    def text(self, value: str, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+    def text(self, value: str, out: Buffers, row: int) -> None:
         for dimension, key, backwards in self.ordered_texts:
-            out.orders[orders] = dimension
-            out.wholes[orders] = key(value[::-1] if backwards else value)
-            orders += 1
+            out.wholes[row + dimension] = key(value[::-1] if backwards else value)
         if self.time >= 0:
             moment = values.text_as_time(value)
             if moment is not None:
-                orders = self.moment(moment, out, orders)
-        return codes, orders
+                out.wholes[row + self.time] = values.micros(moment)
 
-    def number(self, value: float, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+    def number(self, value: float, out: Buffers, codes: int) -> int:
         code = self.numbers.get(value if -_EXACT < value < _EXACT else float(value), self.number_other)
         if code >= 0:
             out.codes[codes] = code
             codes += 1
-        return codes, orders
+        return codes
 
-    def moment(self, value: Any, out: Buffers, orders: int) -> int:
-        if self.time >= 0:
-            out.orders[orders] = self.time
-            out.wholes[orders] = values.micros(value)
-            orders += 1
-        return orders
-
-    def rest(self, value: Any, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+    def rest(self, value: Any, out: Buffers, codes: int, row: int) -> int:
         """Booleans, timestamps and arrays."""
         if isinstance(value, bool):
             code = self.booleans.get(value, self.boolean_other)
@@ -85,9 +78,9 @@ class _More:
                 for code in self._member_codes(value):
                     out.codes[codes] = code
                     codes += 1
-        elif values.kind_of(value) == values.TIME:
-            orders = self.moment(value, out, orders)
-        return codes, orders
+        elif self.time >= 0 and values.kind_of(value) == values.TIME:
+            out.wholes[row + self.time] = values.micros(value)
+        return codes
 
     def _member_codes(self, array: list[Any]) -> set[int]:
         found = set()
@@ -101,8 +94,8 @@ class _More:
         return found
 
 
-# What is looked up for a name: `get` of the text codes, code for other texts (-1 = not wanted), number dimension (or -1),
-# and the rest.
+# What is looked up for a name: `get` of the text codes, code for other texts (-1 = not wanted), number dimension (or
+# -1), and the rest.
 _Slot = tuple[Callable[[Any, int], int], int, int, _More | None]
 
 
@@ -110,7 +103,10 @@ class Encoder:
     """Writes events as numbers for one version of a space."""
 
     def __init__(self, space: Space) -> None:
-        self.version = space.version
+        """Compile the look-ups for the space as it is now."""
+        all_coded, all_ordered = list(space.coded), list(space.ordered)  # as they are now: another thread may be adding
+        self.coded, self.width = len(all_coded), max(1, len(all_ordered))
+        """Dimensions that events are read into."""
         self._slots: dict[str, _Slot] = {}
         self._computed: list[tuple[Getter, _Slot]] = []
         self._nullness: list[tuple[Getter, int, int]] = []
@@ -126,7 +122,7 @@ class Encoder:
             more: _More = slot[3]
             return more
 
-        for coded in space.coded:
+        for coded in all_coded:
             if coded.test == values.TEXT:
                 slot_of(coded.term)[:2] = coded.codes.get, coded.other
             elif coded.test == values.NUMBER:
@@ -139,9 +135,8 @@ class Encoder:
                 more_of(coded.term).members = coded.codes
             elif coded.test == normal.NULLNESS:
                 getter = compile_value(space.terms[coded.term])
-                # Both codes are made here if need be: an encoder must never write to the space, so look, do not make.
                 self._nullness.append((getter, coded.codes.get(0, -1), coded.codes.get(1, -1)))
-        for ordered in space.ordered:
+        for ordered in all_ordered:
             if ordered.kind == values.NUMBER:
                 slot_of(ordered.term)[2] = ordered.number
             elif ordered.kind == values.TIME:
@@ -152,16 +147,21 @@ class Encoder:
         for term, slot in slots.items():
             value = space.terms[term]
             if isinstance(value, Field) and len(value.path) == 1 and value.path[0] not in _RESOLVED:
-                self._slots[value.path[0]] = tuple(slot)  # type: ignore[assignment]
+                self._slots[value.path[0]] = tuple(slot)
             else:
-                self._computed.append((compile_value(value), tuple(slot)))  # type: ignore[arg-type]
+                self._computed.append((compile_value(value), tuple(slot)))
 
-    def encode(self, event: Event, out: Buffers, codes: int = 0, orders: int = 0) -> tuple[int, int]:
-        """Write the event's codes and keys behind those already there; returns the new counts."""
-        started = codes, orders
+    def encode(self, event: Event, out: Buffers, codes: int = 0, row: int = 0) -> int:
+        """Write an event: codes behind those already there, keys into the row that begins at `row`.
+
+        Returns:
+            The new number of codes.
+        """
+        started = codes
         find = self._slots.get
-        out_codes, out_orders, out_doubles = out.codes, out.orders, out.doubles
+        out_codes, out_doubles = out.codes, out.doubles
         data, attributes = event.data, event.attributes
+        items: Any  # pairs of name and value
         if type(data) is not dict:
             items = attributes.items()
         elif attributes:
@@ -181,34 +181,32 @@ class Encoder:
                         out_codes[codes] = code
                         codes += 1
                     if more is not None:
-                        codes, orders = more.text(value, out, codes, orders)
+                        more.text(value, out, row)
                 elif kind is float or kind is int:
                     if number >= 0:
-                        out_orders[orders] = number
-                        out_doubles[orders] = value
-                        orders += 1
+                        out_doubles[row + number] = value
                     if more is not None:
-                        codes, orders = more.number(value, out, codes, orders)
+                        codes = more.number(value, out, codes)
                 elif more is not None and value is not None:
-                    codes, orders = more.rest(value, out, codes, orders)
+                    codes = more.rest(value, out, codes, row)
             for getter, slot in self._computed:
-                codes, orders = self._put(slot, getter(event), out, codes, orders)
+                codes = self._put(slot, getter(event), out, codes, row)
         except (OverflowError, ValueError):  # a whole number that no double can hold: the long way makes it infinite
-            codes, orders = started
+            codes = started
             for name, value in items:
                 if (slot := find(name)) is not None:
-                    codes, orders = self._put(slot, value, out, codes, orders)
+                    codes = self._put(slot, value, out, codes, row)
             for getter, slot in self._computed:
-                codes, orders = self._put(slot, getter(event), out, codes, orders)
+                codes = self._put(slot, getter(event), out, codes, row)
         for getter, null, present in self._nullness:
             code = null if getter(event) is None else present
             if code >= 0:
                 out_codes[codes] = code
                 codes += 1
-        return codes, orders
+        return codes
 
     @staticmethod
-    def _put(slot: _Slot, value: Any, out: Buffers, codes: int, orders: int) -> tuple[int, int]:
+    def _put(slot: _Slot, value: Any, out: Buffers, codes: int, row: int) -> int:
         code_of, other, number, more = slot
         kind = values.kind_of(value)
         if kind == values.TEXT:
@@ -216,14 +214,14 @@ class Encoder:
             if code >= 0:
                 out.codes[codes] = code
                 codes += 1
-            return more.text(value, out, codes, orders) if more is not None else (codes, orders)
-        if kind == values.NUMBER:
+            if more is not None:
+                more.text(value, out, row)
+        elif kind == values.NUMBER:
             value = values.number(value)
             if number >= 0:
-                out.orders[orders] = number
-                out.doubles[orders] = value
-                orders += 1
-            return more.number(value, out, codes, orders) if more is not None else (codes, orders)
-        if more is not None and value is not None:
-            return more.rest(value, out, codes, orders)
-        return codes, orders
+                out.doubles[row + number] = value
+            if more is not None:
+                codes = more.number(value, out, codes)
+        elif more is not None and value is not None:
+            codes = more.rest(value, out, codes, row)
+        return codes

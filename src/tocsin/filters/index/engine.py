@@ -1,8 +1,9 @@
 """Which engine matches: the Numba kernels once they are loaded, plain NumPy until then or where Numba is missing.
 
-Loading takes half a second from Numba's cache and much longer the very first time, when the kernels are compiled (`make
-setup` and `python -m tocsin.filters.warm` do that ahead). So the first matcher starts loading in a thread and waits a moment;
-if that was not enough, matching begins on NumPy and changes over when the kernels are there. Nobody waits for a compiler.
+Loading takes half a second from Numba's cache and much longer the very first time, when the kernels are compiled
+(`make setup` and `python -m tocsin.filters.warm` do that ahead). So the first matcher starts loading in a thread and
+waits a moment; if that was not enough, matching begins on NumPy and changes over when the kernels are there. Nobody
+waits for a compiler.
 
 `TOCSIN_KERNELS=numpy` keeps to NumPy, `TOCSIN_KERNELS=numba` waits for the kernels however long they take.
 """

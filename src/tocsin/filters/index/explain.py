@@ -1,6 +1,7 @@
 """Why does a filter match an event, or not? Read the tests back from the index and ask each on its own.
 
-The answer comes from the texts of the tests and `tocsin.filters.evaluate`, not from the kernels: it shows what *should* be.
+The answer comes from the texts of the tests and `tocsin.filters.evaluate`, not from the kernels: it shows what *should*
+be.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ class Test(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """One line."""
         sign = "✓" if self.verdict else "✗"
-        found = "" if self.verdict else f"   (it is {_short(self.value)})" if self.value is not None else "   (it is missing)"
+        found = (
+            ""
+            if self.verdict
+            else f"   (it is {_short(self.value)})"
+            if self.value is not None
+            else "   (it is missing)"
+        )
         return f"{sign} {self.text}{found}"
 
 
@@ -47,7 +54,9 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> list[Test]:
         """The tests that are not true, over all alternatives; empty if the filter matches."""
-        return [] if self.matches else [test for tests in self.alternatives for test in tests if test.verdict is not True]
+        return (
+            [] if self.matches else [test for tests in self.alternatives for test in tests if test.verdict is not True]
+        )
 
     def __str__(self) -> str:
         """A few lines for people."""
@@ -107,7 +116,10 @@ def _points(owner: Coded, found: list[Any]) -> intervals.Cuts:
 def explain(key: Key, alternatives: list[list[_Readable]], event: Event) -> Explanation:
     """Ask every test of the event."""
     asked = [
-        [Test(text, Filter(text).evaluate(event), None if value is None else compile_value(value)(event)) for text, value in tests]
+        [
+            Test(text, Filter(text).evaluate(event), None if value is None else compile_value(value)(event))
+            for text, value in tests
+        ]
         for tests in alternatives
     ]
     return Explanation(key, any(all(test.verdict is True for test in tests) for tests in asked), asked)

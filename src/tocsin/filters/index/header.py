@@ -1,6 +1,7 @@
 """The header of addresses through which kernels reach the arrays of an index.
 
-`SLOT[name]` is the place of an array's address (or of a counter) in the header. A `Header` keeps the arrays it points to.
+`SLOT[name]` is the place of an array's address (or of a counter) in the header. A `Header` keeps the arrays it points
+to.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _SEGMENT = (
 _DELTA = ("stream", "code_head", "order_head", "grid_head", "always_head", "link_next", "link_record", "links")
 _EVENT = (
     "codes_in",  # codes of this event
-    "orders_in",  # its ordered dimensions …
-    "keys_in",  # … and their keys (doubles where `is_double`)
+    "keys_in",  # a place for every ordered dimension: NO_KEY, a double where `is_double`, or a key
+    "orders_in",  # the ordered dimensions it has
     "is_double",
     "code_dimension",
     "row_codes",
@@ -60,12 +61,15 @@ _EVENT = (
     "heads",  # … and chains of the delta
 )
 _COUNTERS = (
+    "coded",  # coded dimensions a row has
+    "width",  # ordered dimensions a row has
     "codes_known",  # codes the segment knows
     "orders_known",
     "bucket_count",
     "always_bucket",
     "stamp",
     "residue_count",
+    "shared_seen",  # an entry with several keys was reported
     "events",
     "scanned",
     "tested",
@@ -87,8 +91,9 @@ class Header:
     __slots__ = ("_pinned", "numbers", "view")
 
     def __init__(self) -> None:
+        """All addresses and counters 0."""
         self.numbers: Array = np.zeros(len(NAMES), np.int64)
-        self.view = memoryview(self.numbers)
+        self.view = memoryview(self.numbers)  # type: ignore[arg-type]
         self._pinned: dict[str, Array] = {}
 
     def pin(self, name: str, array: Array) -> None:
@@ -98,7 +103,9 @@ class Header:
         self.numbers[SLOT[name]] = array.ctypes.data
 
     def __getitem__(self, name: str) -> int:
+        """Read a counter."""
         return int(self.view[SLOT[name]])
 
     def __setitem__(self, name: str, value: int) -> None:
+        """Write a counter."""
         self.view[SLOT[name]] = value

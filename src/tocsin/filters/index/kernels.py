@@ -1,15 +1,16 @@
 """Numba kernels: match one event, match many. Importing this module compiles them, or loads them from Numba's cache.
 
-A kernel gets one array, the header: addresses of flat arrays and counters, laid out by `header.SLOT`. The plain-NumPy twin
-of this module is `vectors`; both are tested against each other and against linear evaluation.
+A kernel gets one array, the header: addresses of flat arrays and counters, laid out by `header.SLOT`. The plain-NumPy
+twin of this module is `vectors`; both are tested against each other and against linear evaluation.
 
 For one event: scatter its codes and keys into dense rows; for each code, and for each grid cell a key lies in, walk the
 bucket of conjunctions filed there, testing signature, second-level order, then the whole conjunction; clean the rows.
 For a batch of a large index the loops are turned round (*bucket-major*): each bucket is walked once for all events that
 reach it, while it is in the processor's cache. That doubles the speed at a million filters.
 
-Functions here pass addresses, not arrays: an array is seven machine words, and handing fifteen of them down to the innermost
-test cost more than the test. Out-of-range reads are not checked; `Header.pin` and `view.Scratch` guarantee the sizes.
+Functions here pass addresses, not arrays: an array is seven machine words, and handing fifteen of them down to the
+innermost test cost more than the test. Out-of-range reads are not checked; `Header.pin` and `view.Scratch` guarantee
+the sizes.
 """
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
 
@@ -20,6 +21,7 @@ from numba import carray, njit, types
 from numba.extending import intrinsic
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES, SLOT, WATCH
+from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.layout import (
     CODE_BITS,
     CODE_WORDS,
@@ -30,8 +32,8 @@ from tocsin.filters.index.layout import (
     RANGE_WORDS,
     RESIDUE,
     SET_HEAD_WORDS,
+    SHARED,
 )
-from tocsin.filters.index.labels import ABSENT
 from tocsin.filters.index.space import IN, WITHIN_CUTS
 
 __all__ = ["match_buckets", "match_one", "match_rows"]
@@ -89,6 +91,7 @@ _CODES_IN, _ORDERS_IN, _KEYS_IN, _IS_DOUBLE = SLOT["codes_in"], SLOT["orders_in"
 _CODE_DIMENSION, _ROW_CODES, _ROW_KEYS = SLOT["code_dimension"], SLOT["row_codes"], SLOT["row_keys"]
 _OUT_ENTRIES, _OUT_RESIDUES, _ENTRY_SEEN = SLOT["out_entries"], SLOT["out_residues"], SLOT["entry_seen"]
 _CODE_COUNTS, _KEY_SAMPLES, _KEY_COUNTS = SLOT["code_counts"], SLOT["key_samples"], SLOT["key_counts"]
+_CODED, _WIDTH, _SHARED_SEEN = SLOT["coded"], SLOT["width"], SLOT["shared_seen"]
 _SAMPLED, _BUCKETS, _HEADS, _BUCKET_COUNT = SLOT["sampled"], SLOT["buckets"], SLOT["heads"], SLOT["bucket_count"]
 _CODES_KNOWN, _ORDERS_KNOWN = SLOT["codes_known"], SLOT["orders_known"]
 _ALWAYS_BUCKET, _D_ALWAYS_HEAD = SLOT["always_bucket"], SLOT["delta_always_head"]
@@ -99,7 +102,9 @@ _INFINITY_KEY, _SIGN, _LOWER = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0xF
 
 @njit(inline="always")
 def _code_bit(code):
-    return types.uint64(1) << ((types.uint64(code) * types.uint64(2654435761) >> types.uint64(8)) % types.uint64(CODE_BITS))
+    return types.uint64(1) << (
+        (types.uint64(code) * types.uint64(2654435761) >> types.uint64(8)) % types.uint64(CODE_BITS)
+    )
 
 
 @njit(inline="always")
@@ -159,7 +164,7 @@ def _holds(record, row_codes_at, row_keys_at, members_at, member_count):
 @njit
 def _is_member(code, members_at, member_count):
     members = _i32(members_at)
-    for m in range(member_count):
+    for m in range(member_count):  # noqa: SIM110
         if members[m] == code:
             return True
     return False
@@ -196,28 +201,31 @@ def _first_not_below(sorted_items, low, high, item):
 def _emit(h, record, number, count, stamp):
     """Report a true conjunction: its entry, or its place where Python must look further.
 
-    A filter with several alternatives is reported once per `stamp`; with stamp -1, marked as -1 - entry, it is left to the
-    caller to drop repetitions.
+    A filter with several alternatives is reported once per `stamp`. A negative stamp counts as its opposite, and such
+    entries are then marked as -1 - entry: the caller must drop repetitions between stamps.
     """
     entry, flags = _i32(record)[0], _i32(record)[2] >> FLAG_SHIFT
     if flags & RESIDUE:
         _i32(h[_OUT_RESIDUES])[h[_RESIDUE_COUNT]] = number
         h[_RESIDUE_COUNT] += 1
         return count
+    if flags & SHARED:
+        h[_SHARED_SEEN] = 1
     if flags & MULTIPLE:
-        seen = _i32(h[_ENTRY_SEEN])
+        seen = _i64(h[_ENTRY_SEEN])
+        if seen[entry] == abs(stamp):
+            return count
+        seen[entry] = abs(stamp)
         if stamp < 0:
             entry = -1 - entry
-        elif seen[entry] == stamp:
-            return count
-        else:
-            seen[entry] = stamp
     _i32(h[_OUT_ENTRIES])[count] = entry
     return count + 1
 
 
 @njit
-def _walk_entries(h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
+def _walk_entries(
+    h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp
+):
     """Test the entries of a stretch: signature, upper end of the second test, then the whole record."""
     signatures, records, highs = _u64(h[_S_SIGNATURE]), _i32(h[_S_RECORD]), _i32(h[_S_HIGH])
     stream = h[_S_STREAM]
@@ -260,8 +268,9 @@ def _walk_bucket(h, bucket, signature, row_codes_at, row_keys_at, members_at, me
                 last = _first_not_below(lows, first, last, code + 1) if code >= 0 else first
         if first < last:
             count = _walk_entries(
-                h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp
-            )
+                h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count,
+                stamp,
+            )  # fmt: skip
         group += 1
     return count
 
@@ -356,14 +365,16 @@ def _signature(codes, code_count, orders, order_count):
 
 @njit
 def _match_event(h, code_count, order_count, row_codes_at, row_keys_at, members_at, member_count, stamp):
-    """Match the event that is in the rows and listed in `codes_in`, `orders_in`; returns the number of entries reported."""
+    """Match the event that is in the rows and listed in `codes_in`, `orders_in`; returns how many entries it gave."""
     codes, orders, buckets, heads = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i32(h[_BUCKETS]), _i32(h[_HEADS])
     bucket_count, head_count = _places(h, codes, code_count, orders, order_count, _i64(row_keys_at), buckets, heads)
     count = 0
     if bucket_count:
         signature = _signature(codes, code_count, orders, order_count)
         for i in range(bucket_count):
-            count = _walk_bucket(h, buckets[i], signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp)
+            count = _walk_bucket(
+                h, buckets[i], signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp
+            )
     for i in range(head_count):
         count = _walk_chain(h, heads[i], row_codes_at, row_keys_at, members_at, member_count, count, stamp)
     return count
@@ -384,12 +395,12 @@ def _observe(h, codes, code_count, orders, order_count, row_keys):
             counts[dimension] += 1
 
 
-@njit(["int64(int64[::1], int64, int64)"], cache=True)
-def match_one(h, code_count, order_count):
-    """Match the event in `codes_in`, `orders_in`, `keys_in`.
+@njit(["int64(int64[::1], int64)"], cache=True)
+def match_one(h, code_count):
+    """Match the event in `codes_in` and `keys_in`; clears the latter.
 
-    Returns how many entries are in `out_entries`; or, where there are residues or it is time to look at the index, -1 minus
-    that.
+    Returns how many entries are in `out_entries`; or -1 minus that, where there are residues, an entry has several
+    keys, or it is time to look at the index.
     """
     codes, orders, keys = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i64(h[_KEYS_IN])
     row_codes, row_keys = _i32(h[_ROW_CODES]), _i64(h[_ROW_KEYS])
@@ -398,11 +409,15 @@ def match_one(h, code_count, order_count):
         dimension = code_dimension[codes[i]]
         if dimension >= 0:
             row_codes[dimension] = codes[i]
-    for i in range(order_count):
-        dimension = orders[i]
-        row_keys[dimension] = _double_key(keys[i]) if is_double[dimension] else keys[i]
+    order_count = 0
+    for dimension in range(h[_WIDTH]):
+        if keys[dimension] != NO_KEY:
+            row_keys[dimension] = _double_key(keys[dimension]) if is_double[dimension] else keys[dimension]
+            keys[dimension] = NO_KEY
+            orders[order_count] = dimension
+            order_count += 1
     h[_RESIDUE_COUNT] = 0
-    h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
+    h[_STAMP] += 1
     count = _match_event(h, code_count, order_count, h[_ROW_CODES], h[_ROW_KEYS], h[_CODES_IN], code_count, h[_STAMP])
     _observe(h, codes, code_count, orders, order_count, row_keys)
     for i in range(code_count):
@@ -412,14 +427,21 @@ def match_one(h, code_count, order_count):
     for i in range(order_count):
         row_keys[orders[i]] = ABSENT
     h[_MATCHED] += count
-    return count if h[_RESIDUE_COUNT] == 0 and h[_EVENTS] & (WATCH - 1) != 0 else -1 - count
+    if h[_RESIDUE_COUNT] == 0 and h[_SHARED_SEEN] == 0 and h[_EVENTS] & (WATCH - 1) != 0:
+        return count
+    h[_SHARED_SEEN] = 0
+    return -1 - count
 
 
 @njit
-def _list_row(row_codes, members, member_first, member_last, codes, row_keys, orders):
-    """List the codes and ordered dimensions a dense row has; returns how many of each."""
+def _list_row(h, row_codes, members, member_first, member_last, row_keys):
+    """List the codes and ordered dimensions a dense row has in `codes_in`, `orders_in`; returns how many of each.
+
+    Rows are longer than there were dimensions when they were made: a filter added meanwhile finds nothing behind.
+    """
+    codes, orders = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN])
     code_count = 0
-    for d in range(row_codes.shape[0]):
+    for d in range(h[_CODED]):
         if row_codes[d] >= 0:
             codes[code_count] = row_codes[d]
             code_count += 1
@@ -427,7 +449,7 @@ def _list_row(row_codes, members, member_first, member_last, codes, row_keys, or
         codes[code_count] = members[m]
         code_count += 1
     order_count = 0
-    for d in range(row_keys.shape[0]):
+    for d in range(h[_WIDTH]):
         if row_keys[d] != ABSENT:
             orders[order_count] = d
             order_count += 1
@@ -442,7 +464,7 @@ _BATCH = (
 
 @njit
 def _hand_over(h, event, count, written, out_events, out_entries, owed, residue_events, out_residues):
-    """Copy what one event (or one bucket for it) gave into the batch's output, as far as there is room; count it anyway."""
+    """Copy what one event (or one bucket for it) gave to the batch's output, as far as it has room; count it anyway."""
     one, residues = _i32(h[_OUT_ENTRIES]), _i32(h[_OUT_RESIDUES])
     if written + count <= out_entries.shape[0]:
         for i in range(count):
@@ -492,8 +514,8 @@ def match_rows(h, row_codes, row_keys, member_starts, members, out_events, out_e
     h[_RESIDUE_COUNT] = 0
     for e in range(row_codes.shape[0]):
         first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
-        code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
-        h[_STAMP] = (h[_STAMP] + 1) & 0x7FFF_FFFF
+        code_count, order_count = _list_row(h, row_codes[e], members, first, last, row_keys[e])
+        h[_STAMP] += 1
         count = _match_event(
             h, code_count, order_count, codes_at + 4 * e * row_codes.shape[1], keys_at + 8 * e * row_keys.shape[1],
             members_at + 4 * first, last - first, h[_STAMP],
@@ -504,7 +526,9 @@ def match_rows(h, row_codes, row_keys, member_starts, members, out_events, out_e
 
 
 @njit([_BATCH], cache=True, nogil=True)
-def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, out_entries, residue_events, out_residues):
+def match_buckets(
+    h, row_codes, row_keys, member_starts, members, out_events, out_entries, residue_events, out_residues
+):
     """Match dense rows bucket by bucket.
 
     As `match_rows`, but entries of filters with several alternatives are marked -1 - entry and may be repeated.
@@ -527,7 +551,7 @@ def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, ou
             reached = np.zeros(ends[bucket_end], np.int32)
         for e in range(events):
             first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
-            code_count, order_count = _list_row(row_codes[e], members, first, last, codes, row_keys[e], orders)
+            code_count, order_count = _list_row(h, row_codes[e], members, first, last, row_keys[e])
             bucket_count, head_count = _places(h, codes, code_count, orders, order_count, row_keys[e], buckets, heads)
             if counting:
                 for i in range(bucket_count):
@@ -539,22 +563,28 @@ def match_buckets(h, row_codes, row_keys, member_starts, members, out_events, ou
             signatures[e] = _signature(codes, code_count, orders, order_count)
             _observe(h, codes, code_count, orders, order_count, row_keys[e])
             count = 0
+            h[_STAMP] += 1
             for i in range(head_count):
                 count = _walk_chain(
-                    h, heads[i], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first, last - first, count, -1
-                )
+                    h, heads[i], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first,
+                    last - first, count, -h[_STAMP])  # fmt: skip
             if head_count:
-                written, owed = _hand_over(h, e, count, written, out_events, out_entries, owed, residue_events, out_residues)
+                written, owed = _hand_over(
+                    h, e, count, written, out_events, out_entries, owed, residue_events, out_residues
+                )
     start = 0
     for b in range(bucket_end):
         for place in range(start, ends[b]):
             e = reached[place]
             first, last = types.int64(member_starts[e]), types.int64(member_starts[e + 1])
+            h[_STAMP] += 1
             count = _walk_bucket(
-                h, b, signatures[e], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first, last - first, 0, -1
-            )
+                h, b, signatures[e], codes_at + e * code_step, keys_at + e * key_step, members_at + 4 * first,
+                last - first, 0, -h[_STAMP])  # fmt: skip
             if count or h[_RESIDUE_COUNT]:
-                written, owed = _hand_over(h, e, count, written, out_events, out_entries, owed, residue_events, out_residues)
+                written, owed = _hand_over(
+                    h, e, count, written, out_events, out_entries, owed, residue_events, out_residues
+                )
         start = ends[b]
     if written <= out_entries.shape[0]:
         _sort_by_event(events, written, out_events, out_entries)

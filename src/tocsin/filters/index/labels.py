@@ -1,8 +1,8 @@
 """Keys of ordered dimensions, and *labels*: numbers for texts that keep the order of the texts.
 
-Filters name texts as ends of ranges (and prefixes are ranges). Each such text gets a label between those of its neighbours;
-any other text, seen or unseen, then falls at a label, behind one, or before all, and that is its key. A range test on texts
-is thereby a comparison of whole numbers, exact for texts no filter ever mentioned.
+Filters name texts as ends of ranges (and prefixes are ranges). Each such text gets a label between those of its
+neighbours; any other text, seen or unseen, then falls at a label, behind one, or before all, and that is its key. A
+range test on texts is thereby a comparison of whole numbers, exact for texts no filter ever mentioned.
 
 Concurrency: one writer. A reader checks a version number that is odd while labels change, and looks again.
 """
@@ -14,16 +14,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tocsin.filters import intervals
 
-__all__ = ["ABSENT", "HIGHEST", "LOWEST", "CrowdedError", "Labels"]
+__all__ = ["ABSENT", "HIGHEST", "LOWEST", "NO_KEY", "CrowdedError", "Labels"]
 
 ABSENT = -(2**63)
 """The key of a missing value: below every `low`, so that a missing value passes no range test."""
+NO_KEY = 0x7FF8_70C5_1000_0001
+"""Bits that mark an empty place in an encoder's buffer: a NaN Python never makes, and a whole number no key can be."""
 LOWEST, HIGHEST = ABSENT + 1, 2**63 - 2  # a cut just behind the highest must still be a machine word
 
-_GAP = 2**32  # distance of a label at either end from its neighbour
+_STEP = 2**22  # from a label to the next one, when texts come in order
 _WIDEST = 2**61  # labels stay within plus and minus this
 
 
@@ -35,11 +39,14 @@ class Labels:
     """Numbers for the texts that bound ranges, in the order of the texts."""
 
     def __init__(self) -> None:
+        """No bounds yet."""
         self.version = 0
         self._texts: list[str] = []
         self._labels: list[int] = []
+        self._latest: str | None = None
 
     def __len__(self) -> int:
+        """The number of bounds."""
         return len(self._texts)
 
     def label(self, text: str) -> int:
@@ -51,38 +58,68 @@ class Labels:
         place = bisect_right(self._texts, text)
         if place and self._texts[place - 1] == text:
             return self._labels[place - 1]
-        if place == len(self._texts):
-            label = self._labels[-1] + _GAP if place else 0
-        elif place == 0:
-            label = self._labels[0] - _GAP
-        else:
-            low, high = self._labels[place - 1], self._labels[place]
-            label = (low + high) // 2 & ~3
-            if label - low < 4:
-                raise CrowdedError
-        if abs(label) > _WIDEST:
+        low = self._labels[place - 1] if place else -_WIDEST
+        high = self._labels[place] if place < len(self._labels) else _WIDEST
+        # Half way between the neighbours; but texts that come in order would halve the same gap again and again, so one
+        # that follows (or comes before) the one made last goes a short step beside it.
+        label = (low + high) // 2
+        if place and self._texts[place - 1] == self._latest:
+            label = min(label, low + _STEP)
+        elif place < len(self._texts) and self._texts[place] == self._latest:
+            label = max(label, high - _STEP)
+        label &= ~3
+        if label - low < 4:
             raise CrowdedError
         self.version += 1
         self._texts.insert(place, text)
         self._labels.insert(place, label)
+        self._latest = text
         self.version += 1
         return label
+
+    def make(self, texts: list[str]) -> None:
+        """Make labels for sorted texts, the middle one first: so many in one gap take few halvings.
+
+        Raises:
+            CrowdedError: no room is left.
+        """
+        if texts:
+            middle = len(texts) // 2
+            self.label(texts[middle])
+            self.make(texts[:middle])
+            self.make(texts[middle + 1 :])
 
     def key(self, text: str) -> int:
         """The key of a value: at a bound (label + 1), behind one (label + 2), or before all."""
         while True:
             version = self.version
-            if not version & 1:
-                place = bisect_right(self._texts, text)
-                if not place:
-                    key = LOWEST + 1
-                else:
-                    try:
-                        key = self._labels[place - 1] + (1 if self._texts[place - 1] == text else 2)
-                    except IndexError:
-                        continue
-                if version == self.version:
-                    return key
+            texts = self._texts
+            place = bisect_right(texts, text)
+            try:
+                key = self._labels[place - 1] + (1 if texts[place - 1] == text else 2) if place else LOWEST + 1
+            except IndexError:  # a bound is being added
+                continue
+            if version == self.version and not version & 1:
+                return key
+
+    def keys(self, texts: list[str], array: pa.Array) -> npt.NDArray[np.int64]:
+        """Keys of many distinct values, given as a list and as an Arrow array."""
+        while True:
+            version = self.version
+            mine, labels = list(self._texts), np.array(self._labels, np.int64)
+            if version & 1 or version != self.version:
+                continue
+            if not mine:
+                return np.full(len(texts), LOWEST + 1)
+            if len(mine) <= 2 * len(texts):
+                places = _places_by_sorting(mine, array)
+            else:
+                places = np.fromiter((bisect_right(mine, text) for text in texts), np.int64, len(texts))
+            exact = np.fromiter(
+                (mine[place - 1] == text for place, text in zip(places.tolist(), texts, strict=True)), bool, len(texts)
+            )
+            found = labels[places - 1] + np.where(exact, 1, 2)
+            return np.where(places > 0, found, LOWEST + 1)
 
     def closed(self, cut: Any, high: bool) -> int:
         """The key that a cut allows first (as a low end) or last (as a high end)."""
@@ -90,7 +127,8 @@ class Labels:
             return HIGHEST
         if cut == intervals.BOTTOM_TEXT:
             return LOWEST
-        return self.label(cut[1]) + (cut[2] if high else 1 + cut[2])
+        beyond: int = cut[2]
+        return self.label(cut[1]) + (beyond if high else 1 + beyond)
 
     def bound(self, key: int, high: bool) -> Any:
         """Undo `closed`."""
@@ -125,3 +163,14 @@ class Labels:
         made = cls()
         made._texts, made._labels = list(texts), list(labels)
         return made
+
+
+def _places_by_sorting(bounds: list[str], texts: pa.Array) -> npt.NDArray[np.int64]:
+    """How many bounds lie at or below each text: sort both together (Arrow does it in C++, stably) and count."""
+    order = pc.sort_indices(pa.concat_arrays([pa.array(bounds, pa.large_string()), texts.cast(pa.large_string())]))
+    order = order.to_numpy(zero_copy_only=False)
+    is_bound = order < len(bounds)
+    below = np.cumsum(is_bound)
+    places = np.empty(len(texts), np.int64)
+    places[order[~is_bound] - len(bounds)] = below[~is_bound]
+    return places

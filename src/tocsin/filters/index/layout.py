@@ -1,6 +1,7 @@
 """Flat memory: growing columns, and the stream in which conjunctions are written.
 
-A conjunction is a *record* of 32-bit words, one after the other in a stream, so that testing it reads one stretch of memory:
+A conjunction is a *record* of 32-bit words, one after the other in a stream, so that testing it reads one stretch of
+memory:
 
     entry | number of codes, of ranges | flags, number of sets
     for each code:   coded dimension (-1 for a member of an array), code
@@ -27,6 +28,7 @@ __all__ = [
     "MULTIPLE",
     "RANGE_WORDS",
     "RESIDUE",
+    "SHARED",
     "SET_HEAD_WORDS",
     "Array",
     "Column",
@@ -38,8 +40,9 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 
-ALIVE, RESIDUE, MULTIPLE = 1, 2, 4
-"""Flags of a conjunction: 0 = removed; RESIDUE = Python must test more; MULTIPLE = its filter has other alternatives."""
+ALIVE, RESIDUE, MULTIPLE, SHARED = 1, 2, 4, 8
+"""Flags of a conjunction: 0 = removed; RESIDUE = Python must test more; MULTIPLE = its filter has other alternatives;
+SHARED = several keys have (or had) this filter."""
 
 HEAD_WORDS, CODE_WORDS, RANGE_WORDS, SET_HEAD_WORDS = 3, 2, 5, 3
 FLAG_SHIFT = 24
@@ -67,6 +70,7 @@ class Column:
     __slots__ = ("data", "fill", "size", "view")
 
     def __init__(self, dtype: Any, capacity: int = 16, fill: int = 0) -> None:
+        """Start with no items and room for `capacity`; places not in use hold `fill`."""
         self.fill = fill
         self.size = 0
         self.replace(np.full(capacity, fill, dtype))
@@ -74,7 +78,7 @@ class Column:
     def replace(self, data: Array) -> None:
         """Put another array in place."""
         self.data: Array = data
-        self.view = memoryview(data)
+        self.view = memoryview(data)  # type: ignore[arg-type]
 
     def reserve(self, size: int) -> bool:
         """Make room for `size` items; True if the array moved."""

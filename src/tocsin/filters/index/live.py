@@ -1,8 +1,8 @@
 """The changing side of a matcher: add, remove, rebuild. The asking side is `matcher`.
 
-Concurrency: every change holds `lock`. A rebuild copies what it needs under the lock, builds without it, and takes it again
-to put the new view in place and carry over what changed meanwhile; if it finds that another rebuild was quicker it gives up.
-Only when codes or labels must get new numbers is the lock held throughout.
+Concurrency: every change holds `lock`. A rebuild copies what it needs under the lock, builds without it, and takes it
+again to put the new view in place and carry over what changed meanwhile; if it finds that another rebuild was quicker
+it gives up. Only when codes or labels must get new numbers is the lock held throughout.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index.build import Segment, build
 from tocsin.filters.index.header import WATCH
 from tocsin.filters.index.labels import CrowdedError
-from tocsin.filters.index.layout import MULTIPLE, Array
+from tocsin.filters.index.layout import MULTIPLE, SHARED, Array
 from tocsin.filters.index.registry import Key, Registry, digest
 from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, Space
 from tocsin.filters.index.tables import Tables, join_tables, renumber, spread, take_apart, take_records
-from tocsin.filters.index.view import Observed, Scratch, View
+from tocsin.filters.index.view import Observed, View
 from tocsin.filters.normal import NormalForm
 
 __all__ = ["LiveIndex"]
@@ -37,6 +37,7 @@ class LiveIndex:
     """Registry and current view, and how they change."""
 
     def __init__(self) -> None:
+        """Start with no filters."""
         self.lock = threading.RLock()
         self.registry = Registry()
         self.view = View.empty()
@@ -44,7 +45,7 @@ class LiveIndex:
         self._rebuilding: threading.Thread | None = None
         self._watched = (0, 0)
         self._usual_scan = -1.0
-        self._crowded = False
+        self._crowded = self._learning = False
 
     # -- changing
 
@@ -67,12 +68,15 @@ class LiveIndex:
                 entry = registry.new_entry(identity)
                 for row in rows:
                     registry.add_row(entry, -1 - self.view.add(row, entry, len(rows) > 1))
+            elif registry.keys[entry] is not None:
+                for place in registry.rows(entry):
+                    self.view.mark_shared(place)  # before it is: a match must not meet an unmarked one
             registry.attach(key, entry)
         return True
 
     def _encode(self, form: NormalForm) -> list[CodedConjunction]:
         """Write a filter as numbers, for which there is then room in the view."""
-        for _ in range(2):
+        for _ in range(8):
             view = self.view
             view.make_room(form, len(self.registry.keys) + 1)
             try:
@@ -125,6 +129,7 @@ class LiveIndex:
         """Build a segment of everything alive, with what is known of events by now, and put it in place."""
         with self.lock:
             view, mark, removed = self.view, len(self.view.delta), self.registry.removed_mark
+            view.observed.follow(view.space)
             parts = [view.segment.tables] if view.segment is not None else []
             tables = join_tables([*parts, view.delta.tables()])
             tables, _ = take_records(tables, np.flatnonzero(tables.flags))
@@ -173,11 +178,19 @@ class LiveIndex:
         fresh.make_room_for_all(len(registry.keys), len(tail))
         for row, entry, flags in tail:
             if flags:
-                registry.add_row(entry, -1 - fresh.add(row, entry, bool(flags & MULTIPLE)))
+                place = -1 - fresh.add(row, entry, bool(flags & MULTIPLE))
+                registry.add_row(entry, place)
+                if flags & SHARED:
+                    fresh.mark_shared(place)
         for entry in gone:
             for place in registry.rows(entry):
                 fresh.kill(place)
-        live_texts = {text for rows in (segment.tables.residues, fresh.delta.residues) for texts in rows.values() for text in texts}
+        live_texts = {
+            text
+            for rows in (segment.tables.residues, fresh.delta.residues)
+            for texts in rows.values()
+            for text in texts
+        }
         if 2 * len(live_texts) < len(fresh.space.residues):
             fresh.space.residues = {text: fresh.space.residues[text] for text in live_texts}
         fresh.counters = old.totals()
@@ -185,19 +198,23 @@ class LiveIndex:
         self.rebuilds += 1
         self._watched, self._usual_scan = (fresh.counters["events"], fresh.counters["scanned"]), -1.0
 
-    def watch(self, view: View, scratch: Scratch) -> None:
-        """Rebuild when events are not what the index was built for: seen for the first time, or scans far longer than usual."""
-        view.collect(scratch)
+    def watch(self, view: View) -> None:
+        """Rebuild when events are not what the index was built for: seen first, or scans far longer than usual."""
         counters = view.totals()
         since, more = counters["events"] - self._watched[0], counters["scanned"] - self._watched[1]
         if since < WATCH or view.segment is None or view is not self.view:
             return
         self._watched = (counters["events"], counters["scanned"])
         scan = more / since
-        if not view.segment.informed or (self._usual_scan >= 0 and scan > 3 * self._usual_scan + 64):
+        if not view.segment.informed or self._learning:
+            self._learning = False
             self.rebuild_in_background()
         elif self._usual_scan < 0:
             self._usual_scan = scan
+        elif scan > 3 * self._usual_scan + 16:
+            # Events are not what they were: forget them, look at new ones for a while, then build for those.
+            view.observed.forget()
+            self._learning = True
 
 
 def segment_bytes(segment: Segment | None) -> int:

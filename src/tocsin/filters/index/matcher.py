@@ -3,9 +3,9 @@
     add ─▶ normal form ─▶ numbers (space) ─▶ delta chains ─▶ (rebuilt in the background) ─▶ segment
     match ─▶ numbers (encoder) ─▶ kernel over segment and delta ─▶ residues in Python ─▶ keys
 
-Promised: results equal asking every filter in turn, at any moment, whatever was added or removed; any filter is accepted,
-and what cannot be indexed is still right and is counted in `stats()`. Matching and changing may go on in different threads;
-a match sees every change that was finished before it began.
+Promised: results equal asking every filter in turn, at any moment, whatever was added or removed; any filter is
+accepted, and what cannot be indexed is still right and is counted in `stats()`. Matching and changing may go on in
+different threads; a match sees every change that was finished before it began.
 
 Not promised: the order of the keys in a result.
 """
@@ -20,10 +20,10 @@ import numpy as np
 from tocsin.errors import MatcherError
 from tocsin.filters.evaluate import Test, compile_condition
 from tocsin.filters.filter import Filter
-from tocsin.filters.index import batch, engine, explain, vectors, wire
+from tocsin.filters.index import batch, engine, explain, wire
 from tocsin.filters.index.header import WATCH
 from tocsin.filters.index.live import LiveIndex, segment_bytes
-from tocsin.filters.index.registry import Key, Shared
+from tocsin.filters.index.registry import Key, flat
 from tocsin.filters.index.view import Scratch, View
 from tocsin.filters.language import parse
 from tocsin.model import Event
@@ -64,7 +64,9 @@ class Matcher:
     def add_many(self, filters: Iterable[tuple[Key, Filter | str]]) -> int:
         """Add many at once and build the index once; returns how many changed anything."""
         live = self._live
-        changed = sum(live.add(key, filter if isinstance(filter, Filter) else Filter(filter)) for key, filter in filters)
+        changed = sum(
+            live.add(key, filter if isinstance(filter, Filter) else Filter(filter)) for key, filter in filters
+        )
         if live.delta_is_large:
             self.optimize()
         return changed
@@ -86,40 +88,43 @@ class Matcher:
             try:
                 scratch = view.pool.pop()
             except IndexError:  # all are in use
-                scratch = Scratch(view)
-            codes, orders = scratch.encode(event, scratch.buffers)
-            if scratch.generation != view.generation:  # filters were added that the event may mention
-                view.collect(scratch)
-                continue
-            residues: list[int] | None = None
-            if scratch.run is not None:
-                count = scratch.run(scratch.numbers, codes, orders)
-                if count < 0:  # there is more to do than name the entries
-                    count = -1 - count
-                    residues = self._after_kernel(view, scratch)
-                entries = scratch.out[:count].tolist() if count else []
-            else:
-                entries, residues = _match_plain(view, scratch, codes, orders)
-            keys = live.registry.keys
-            result = [keys[entry] for entry in entries]
-            if residues:
-                result += [keys[entry] for entry in self._true_residues(view, residues, entries, event)]
+                scratch = Scratch(view, live.registry)
+            ask = scratch.ask
+            result = ask(event) if ask is not None else self._ask_plain(view, scratch, event)
+            if result.__class__ is not list:
+                if result is None:  # filters were added that the event may mention: encode it anew
+                    view.collect(scratch)
+                    continue
+                result = self._finish(view, scratch, event, *result)
             view.pool.append(scratch)
-            if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner
-                continue
-            return _flat(result) if live.registry.shared or None in result else result
+            if view is live.view:  # else it was rebuilt meanwhile, and an entry's number may have got another owner
+                return flat(result) if None in result else result
 
-    def _after_kernel(self, view: View, scratch: Scratch) -> list[int]:
-        """Look at the index now and then, and return the conjunctions that have residues."""
+    def _ask_plain(self, view: View, scratch: Scratch, event: Event) -> tuple[list[int], list[int]] | None:
+        """Match with NumPy."""
+        if engine.kernels() is not None:  # they have come meanwhile
+            view.generation += 1
+        rows = batch.encode(view, scratch, [event])
+        if scratch.generation != view.generation:
+            return None
+        (_, entries), residues = batch.plain_pairs(view, scratch, rows)
+        return entries.tolist(), residues.get(0, [])
+
+    def _finish(self, view: View, scratch: Scratch, event: Event, entries: list[int], residues: list[int]) -> list[Any]:
+        """Name the entries, ask the residues, and look at the index now and then."""
         if not scratch.header["events"] & (WATCH - 1):
-            self._live.watch(view, scratch)
-        return scratch.residues[: scratch.header["residue_count"]].tolist()
+            view.collect(scratch)
+            self._live.watch(view)
+        if residues:
+            entries = entries + self._true_residues(view, residues, entries, event)
+        keys = self._live.registry.keys
+        return flat([keys[entry] for entry in entries])
 
     def match_batch(self, events: Any) -> list[list[Key]]:
         """Return one list of keys for each event of a list of events, or of an Arrow record batch or table.
 
-        In Arrow, a column named like an envelope field is that field, `attributes` may be a struct or a map, `data` a struct
-        or JSON text, and any other column is an attribute.
+        In Arrow, a column named like an envelope field is that field, `attributes` may be a struct or a map, `data` a
+        struct or JSON text, and any other column is an attribute.
 
         Raises:
             MatcherError: neither events nor Arrow.
@@ -142,8 +147,8 @@ class Matcher:
     def stats(self) -> dict[str, Any]:
         """Count what is there and what matching cost.
 
-        `scanned` entries were looked at, `tested` conjunctions tried in full, `residue_tests` conditions asked in Python;
-        `unindexed` conjunctions are looked at for every event.
+        `scanned` entries were looked at, `tested` conjunctions tried in full, `residue_tests` conditions asked in
+        Python; `unindexed` conjunctions are looked at for every event.
         """
         live = self._live
         with live.lock:
@@ -166,6 +171,7 @@ class Matcher:
                 "residue_tests": self._residue_tests,
                 "rebuilds": live.rebuilds,
                 "bytes": segment_bytes(segment) + view.delta.size_in_bytes + registry.size_in_bytes,
+                "key_bytes": registry.key_bytes,
                 "engine": "numba" if engine.kernels() is not None else "numpy",
             }
 
@@ -225,26 +231,3 @@ class Matcher:
             condition = view.space.residues.get(text) or parse(text)
             test = self._tests[text] = compile_condition(condition)
         return test
-
-
-def _match_plain(view: View, scratch: Scratch, codes: int, orders: int) -> tuple[list[int], list[int]]:
-    """Match with NumPy what the encoder has left in the scratch space."""
-    if engine.kernels() is not None:  # they have come meanwhile
-        view.generation += 1
-    row_codes, row_keys = batch.spread(view, scratch, codes, orders)
-    counters = {name: scratch.header[name] for name in ("events", "scanned", "tested", "matched")}
-    found = vectors.match_row(view, scratch.codes[:codes], scratch.orders[:orders], row_codes, row_keys, counters)
-    for name, count in counters.items():
-        scratch.header[name] = count
-    return found
-
-
-def _flat(result: list[Any]) -> list[Key]:
-    """Put shared keys in line, and drop what was removed while we matched."""
-    flat: list[Key] = []
-    for key in result:
-        if isinstance(key, Shared):
-            flat.extend(key)
-        elif key is not None:
-            flat.append(key)
-    return flat

@@ -1,7 +1,7 @@
 """Who is behind an entry: keys, identical filters, and where an entry's conjunctions stand.
 
-An *entry* is one distinct filter; keys with identical filters share it. Identity is a 128-bit digest of the normal form, kept
-in sorted arrays (20 bytes a filter) plus a dictionary for those added since the last build.
+An *entry* is one distinct filter; keys with identical filters share it. Identity is a 128-bit digest of the normal
+form, kept in sorted arrays (20 bytes a filter) plus a dictionary for those added since the last build.
 
 Concurrency: written under the matcher's lock. Readers look up `keys[entry]`, which is None for an entry just removed. A
 removed entry's number is used again only after the next build, when no conjunction refers to it any more.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from bisect import bisect_left
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from tocsin.filters.index.layout import MULTIPLE, Array, Column
 from tocsin.filters.index.tables import Tables
 from tocsin.filters.normal import NormalForm
 
-__all__ = ["NO_ROWS", "Key", "Registry", "Shared", "digest"]
+__all__ = ["NO_ROWS", "Key", "Registry", "Shared", "digest", "flat"]
 
 Key = str | int
 NO_ROWS = -(2**31)
@@ -39,24 +40,40 @@ class Shared(list[Key]):
     """Several keys behind one entry."""
 
 
+def flat(found: list[Any]) -> list[Key]:
+    """Put shared keys in line, and drop what was removed while we matched."""
+    keys: list[Key] = []
+    for key in found:
+        if isinstance(key, Shared):
+            keys.extend(key)
+        elif key is not None:
+            keys.append(key)
+    return keys
+
+
 class Registry:
     """Keys ↔ entries ↔ rows."""
 
     def __init__(self) -> None:
+        """No keys yet."""
         self.keys: list[Any] = []  # entry → key, Shared, or None
         self.entry_of: dict[Key, int] = {}
-        self.shared = 0
-        """Entries with several keys: while there are none, results need not be flattened."""
+        self._is_shared = Column(np.uint8)
+        self.changes = 0
+        """Grows with every entry made and every key attached or detached."""
+        self._array: Array | None = None
+        self._array_of = -1
         self._rows = Column(np.int32)
         self._other_rows: dict[int, list[int]] = {}
         self._digests = Column(np.uint64)
-        self._sorted: Array = np.zeros(0, np.uint64)
-        self._sorted_entries: Array = np.zeros(0, np.int32)
+        # Entries of the last build in the order of their digests; none that may be used again, so the order holds.
+        self._by_digest: Any = memoryview(b"")
         self._recent: dict[bytes, int] = {}
         self._free: list[int] = []
         self._removed: list[int] = []
 
     def __len__(self) -> int:
+        """The number of keys."""
         return len(self.entry_of)
 
     @property
@@ -71,13 +88,12 @@ class Registry:
             raise ValueError("keys and digests differ in number")
         made = cls()
         for entry, key in enumerate(keys):
-            made.keys.append(Shared(key) if isinstance(key, list) else key)
-            made.shared += isinstance(key, list)
+            made.keys.append(None)
             if key is None:
                 made._free.append(entry)
             for name in key if isinstance(key, list) else [key]:
                 if name is not None:
-                    made.entry_of[name] = entry
+                    made.attach(name, entry)
         made._rows.extend([NO_ROWS] * len(keys))
         made._digests.extend(digests)
         return made
@@ -94,14 +110,14 @@ class Registry:
         entry = self._recent.get(identity)
         if entry is not None:
             return entry
-        if not len(self._sorted):
-            return None
-        high, low = np.frombuffer(identity, np.uint64)
-        place = int(self._sorted.searchsorted(high))
-        while place < len(self._sorted) and self._sorted[place] == high:
-            entry = int(self._sorted_entries[place])
-            if self._digests.data[2 * entry + 1] == low and self._digests.data[2 * entry] == high and self.keys[entry] is not None:
+        words = self._digests.view
+        place = bisect_left(self._by_digest, _words(identity)[0], key=lambda entry: words[2 * entry])
+        while place < len(self._by_digest):
+            entry = int(self._by_digest[place])
+            if self._identity(entry) == identity and self.keys[entry] is not None:
                 return entry
+            if self._identity(entry)[:8] != identity[:8]:
+                return None
             place += 1
         return None
 
@@ -114,6 +130,7 @@ class Registry:
 
     def new_entry(self, identity: bytes) -> int:
         """Make an entry; it has no keys and no rows yet."""
+        self.changes += 1
         if self._free:
             entry = self._free.pop()
         else:
@@ -132,18 +149,20 @@ class Registry:
 
     def attach(self, key: Key, entry: int) -> None:
         """Put a key behind an entry."""
+        self.changes += 1
         self.entry_of[key] = entry
         present = self.keys[entry]
         if present is None:
             self.keys[entry] = key
-        elif isinstance(present, Shared):
-            self.keys[entry] = Shared([*present, key])
-        else:
-            self.keys[entry] = Shared([present, key])
-            self.shared += 1
+            return
+        self._is_shared.reserve(entry + 1)
+        self._is_shared.view[entry] = 1
+        self._is_shared.size = max(self._is_shared.size, entry + 1)
+        self.keys[entry] = Shared([*present, key] if isinstance(present, Shared) else [present, key])
 
     def detach(self, key: Key) -> int | None:
         """Take a key away; returns its entry if that has no keys left now."""
+        self.changes += 1
         entry = self.entry_of.pop(key)
         present = self.keys[entry]
         if not isinstance(present, Shared):
@@ -154,8 +173,21 @@ class Registry:
             return entry
         rest = [other for other in present if other != key]
         self.keys[entry] = Shared(rest) if len(rest) > 1 else rest[0]
-        self.shared -= len(rest) == 1
         return None
+
+    def are_shared(self, entries: Array) -> Array:
+        """Which of these entries have (or had) several keys?"""
+        known = self._is_shared
+        shared: Array = (entries < known.size) & (known.data[np.minimum(entries, len(known.data) - 1)] != 0)
+        return shared
+
+    def key_array(self) -> Array:
+        """The keys as an array of objects, for gathering many at once; made anew after changes."""
+        changes, array = self.changes, self._array
+        if array is None or self._array_of != changes:
+            array = np.fromiter(list(self.keys), object)
+            self._array, self._array_of = array, changes
+        return array
 
     # -- rows
 
@@ -195,20 +227,26 @@ class Registry:
         for entry, place in zip(entries[several].tolist(), places[several].tolist(), strict=True):
             if self._rows.view[entry] != place:
                 self._other_rows.setdefault(entry, []).append(place)
-        high = self._digests.used[::2]
-        self._sorted_entries = np.argsort(high).astype(np.int32)
-        self._sorted = high[self._sorted_entries]
+        kept = np.ones(len(self.keys), bool)
+        kept[self._free] = False
+        live = np.flatnonzero(kept).astype(np.int32)
+        self._by_digest = live[np.argsort(self._digests.used[::2][live])].data
         self._recent = {}
 
     @property
     def size_in_bytes(self) -> int:
-        """Memory held, without the keys themselves: arrays, the key dictionary and its whole numbers, the key list."""
-        arrays = (self._rows.data, self._digests.data, self._sorted, self._sorted_entries)
+        """Memory of the arrays."""
+        return sum(
+            array.nbytes for array in (self._rows.data, self._digests.data, self._by_digest, self._is_shared.data)
+        )
+
+    @property
+    def key_bytes(self) -> int:
+        """Memory of Python's own: the list of keys, the dictionary from key to entry with its numbers; not the keys."""
         return (
-            sum(array.nbytes for array in arrays)
+            self.keys.__sizeof__()
             + self.entry_of.__sizeof__()
             + 32 * len(self.entry_of)
-            + self.keys.__sizeof__()
             + self._recent.__sizeof__()
             + 49 * len(self._recent)
         )

@@ -2,10 +2,10 @@
 
 A *dimension* is a term read as one kind. There are two sorts:
 
-- *coded*: values are looked up in a dictionary and become a code; codes are unique over all dimensions, so an equality test
-  is one code. Texts, numbers and booleans that filters compare for equality, NULL or not, membership of arrays.
-- *ordered*: values become 64-bit keys that keep their order; a range test is `low <= key <= high`. Numbers, timestamps, and
-  texts (`tocsin.filters.index.labels`).
+- *coded*: values are looked up in a dictionary and become a code; codes are unique over all dimensions, so an equality
+  test is one code. Texts, numbers and booleans that filters compare for equality, NULL or not, membership of arrays.
+- *ordered*: values become 64-bit keys that keep their order; a range test is `low <= key <= high`. Numbers, timestamps,
+  and texts (`tocsin.filters.index.labels`).
 
 Dictionaries grow as filters arrive. `renumbered` drops the codes of filters long removed and makes room between labels.
 
@@ -30,11 +30,13 @@ from tocsin.filters.unparse import set_condition
 __all__ = ["IN", "MEMBER", "NOT_IN", "WITHIN_CUTS", "Coded", "CodedConjunction", "Ordered", "SetTest", "Space"]
 
 IN, NOT_IN, WITHIN_CUTS = 0, 1, 2
-"""Tests on a set: the code is one of these; is none of these (but there is one); the key lies between two of these cuts."""
+"""Tests on a set: the code is one of these; is none of these (but there is one); the key lies between two of these
+cuts."""
 
 MEMBER = "member"
 MAX_COMPUTED_TERMS = 256
 """Terms that must be computed or dug out for every event; what goes beyond is tested on candidates only."""
+
 
 class Coded:
     """A coded dimension: the dictionary of the values filters mention."""
@@ -42,6 +44,7 @@ class Coded:
     __slots__ = ("codes", "number", "other", "term", "test")
 
     def __init__(self, number: int, term: str, test: str) -> None:
+        """A dimension without codes yet."""
         self.number, self.term, self.test = number, term, test
         self.codes: dict[Any, int] = {}
         self.other = -1
@@ -54,6 +57,7 @@ class Ordered:
     __slots__ = ("kind", "labels", "number", "term")
 
     def __init__(self, number: int, term: str, kind: str, labels: Labels | None = None) -> None:
+        """A dimension; one of texts gets empty labels if none are given."""
         self.number, self.term, self.kind = number, term, kind
         self.labels = labels if labels is not None else (Labels() if kind in (values.TEXT, normal.REVERSED) else None)
 
@@ -61,6 +65,8 @@ class Ordered:
         """The cuts as closed pairs of keys."""
         if self.labels is None:
             return [cut - index % 2 for index, cut in enumerate(cuts)]
+        if len(cuts) > 2:
+            self.labels.make(sorted({cut[1] for cut in cuts if len(cut) > 1 and cut != intervals.BOTTOM_TEXT}))
         return [self.labels.closed(cut, bool(index % 2)) for index, cut in enumerate(cuts)]
 
     def cuts(self, keys: list[int]) -> Cuts:
@@ -91,6 +97,7 @@ class Space:
     """All dimensions of one matcher, and the values behind the codes."""
 
     def __init__(self) -> None:
+        """No dimensions yet."""
         self.coded: list[Coded] = []
         self.ordered: list[Ordered] = []
         self.terms: dict[str, Value] = {}
@@ -189,7 +196,12 @@ class Space:
         return CodedConjunction(codes, ranges, sets, tuple(sorted(residues)))
 
     def _encode_set(
-        self, dimension: Dimension, cuts: Cuts, codes: list[int], ranges: list[tuple[int, int, int]], sets: list[SetTest]
+        self,
+        dimension: Dimension,
+        cuts: Cuts,
+        codes: list[int],
+        ranges: list[tuple[int, int, int]],
+        sets: list[SetTest],
     ) -> None:
         term, kind = dimension
         found = _points(cuts, kind)
@@ -241,7 +253,7 @@ class Space:
         return self.code(self.coded_dimension(term, MEMBER), value)
 
     def row_of_code(self, code: int) -> int:
-        """The place of a code in an event's row: its dimension; -1 for members of arrays, of which an event has many."""
+        """A code's place in an event's row: its dimension; -1 for members of arrays, of which an event has many."""
         owner = self.coded[self.code_owner[code]]
         return -1 if owner.test == MEMBER else owner.number
 

@@ -21,7 +21,8 @@ class Tables(msgspec.Struct, frozen=True):
     @property
     def flags(self) -> Array:
         """Flags of every record."""
-        return self.stream[self.places + 2] >> FLAG_SHIFT & 0xFF
+        flags: Array = self.stream[self.places + 2] >> FLAG_SHIFT & 0xFF
+        return flags
 
     @property
     def entries(self) -> Array:
@@ -127,7 +128,8 @@ def take_apart(stream: Array, places: Array) -> Parts:
 
 def _steps(counts: Array) -> Array:
     """0, 1, … for each record anew."""
-    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    steps: Array = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return steps
 
 
 def _long(stream: Array, upper: Array, lower: Array) -> Array:

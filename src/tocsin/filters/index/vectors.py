@@ -1,7 +1,9 @@
-"""The plain-NumPy twin of `kernels`: same arrays, same answers, no compiler. Used where Numba is missing or still compiling.
+"""The plain-NumPy twin of `kernels`: same arrays, same answers, no compiler.
 
-Candidates of one event are gathered from their buckets as index arrays and tested all at once. Slower than the kernels by a
-factor of ten or more per event, but it still reads only the buckets an event reaches.
+Used where Numba is missing or still compiling.
+
+Candidates of one event are gathered from their buckets as index arrays and tested all at once. Slower than the kernels
+by a factor of ten or more per event, but it still reads only the buckets an event reaches.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES
-from tocsin.filters.index.layout import FLAG_SHIFT, MULTIPLE, RESIDUE, Array, code_bits, order_bits
 from tocsin.filters.index.labels import ABSENT
+from tocsin.filters.index.layout import FLAG_SHIFT, MULTIPLE, RESIDUE, Array, code_bits, order_bits
 from tocsin.filters.index.space import IN, WITHIN_CUTS
 from tocsin.filters.index.tables import Parts, take_apart
 from tocsin.filters.intervals import NAN_KEY
@@ -111,7 +113,9 @@ def _stretches(arrays: dict[str, Array], bucket: int, event: _Event) -> list[tup
         elif dimension >= 0:
             code = event.row_codes[dimension]
             if code >= 0:
-                found.append((first + int(np.searchsorted(lows, code)), first + int(np.searchsorted(lows, code, "right"))))
+                found.append(
+                    (first + int(np.searchsorted(lows, code)), first + int(np.searchsorted(lows, code, "right")))
+                )
         elif event.row_keys[-1 - dimension] != ABSENT:
             found.append((first, first + int(np.searchsorted(lows, event.row_keys[-1 - dimension] >> 32, "right"))))
     return found
@@ -167,7 +171,9 @@ def _hold(stream: Array, places: Array, event: _Event) -> Array:
     """Which records are true: count, for each, the tests that fail."""
     parts = take_apart(stream, places)
     fails = np.where(
-        parts.code_dimension >= 0, event.row_codes[parts.code_dimension] != parts.codes, ~np.isin(parts.codes, event.codes)
+        parts.code_dimension >= 0,
+        event.row_codes[parts.code_dimension] != parts.codes,
+        ~np.isin(parts.codes, event.codes),
     )
     failed = np.bincount(parts.code_row[fails], minlength=len(places))
     keys = event.row_keys[parts.range_dimension]
@@ -175,7 +181,8 @@ def _hold(stream: Array, places: Array, event: _Event) -> Array:
     for test, row in enumerate(parts.set_row.tolist()):
         if not failed[row] and not _set_holds(stream, parts, test, event):
             failed[row] += 1
-    return failed == 0
+    holds: Array = failed == 0
+    return holds
 
 
 def _set_holds(stream: Array, parts: Parts, test: int, event: _Event) -> bool:
