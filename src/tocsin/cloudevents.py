@@ -315,7 +315,7 @@ def _utf8(text: object) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         message = f"the text holds a lone surrogate at {error.start}"
-        raise EventError(message, position=error.start, help="pass the bytes as received") from None
+        raise EventError(message, position=max(0, error.start), help="pass the bytes as received") from None
 
 
 def _encode(value: Any, field: str) -> bytes:

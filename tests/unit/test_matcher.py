@@ -393,7 +393,19 @@ def test_members_of_arrays() -> None:
     matcher = Matcher(texts.items())
     arrays: list[Any] = [
         *(["1"], [1], [1.0, 1, 1, "1", "1"], [True], [2**53 + 1], [2**53], [float("inf")], [10**400]),
-        *(["a", "b", "a", "b"], ["a"], ["b", None], [None], [], ["a", ["b"]], [{"a": 1}], "a", 1, None, ["", float("nan")]),
+        *(
+            ["a", "b", "a", "b"],
+            ["a"],
+            ["b", None],
+            [None],
+            [],
+            ["a", ["b"]],
+            [{"a": 1}],
+            "a",
+            1,
+            None,
+            ["", float("nan")],
+        ),
     ]
     asked = [event(tags=array) for array in arrays]
     for _ in range(2):
@@ -450,7 +462,24 @@ def test_crowded_labels_get_new_numbers(step: str) -> None:
     matcher = Matcher()
     for key, text in texts.items():
         matcher.add(key, text)
-    values = ["a", "aa", "aaa", "aab", "ab", "abc", "az", "azz", "az" + "z" * 75, "b", "b7", "b70", "", "c", "ay", "axz"]
+    values = [
+        "a",
+        "aa",
+        "aaa",
+        "aab",
+        "ab",
+        "abc",
+        "az",
+        "azz",
+        "az" + "z" * 75,
+        "b",
+        "b7",
+        "b70",
+        "",
+        "c",
+        "ay",
+        "axz",
+    ]
     before = matcher.stats()["rebuilds"]
     assert before > 0, "labels were crowded"
     assert check(matcher, texts, [event(p=value) for value in values]) > 100
@@ -562,11 +591,21 @@ def test_awkward_values_reach_every_kind_of_dimension() -> None:
     literals = [strategies.literal(value) for value in strategies.NUMBERS]
     texts: dict[Key, str] = {}
     for value in literals:
-        for operator in ("=", "<>", "<", ">="):
+        for operator in ("=", "<>", "<", "<=", ">", ">="):
             texts[f"{operator} {value}"] = f"x {operator} {value}"
     for text in strategies.TEXTS:
         quoted = strategies.literal(text)
-        for shape in ("x = {}", "x <> {}", "x < {}", "x >= {}", "startswith(x, {})", "endswith(x, {})", "contains(x, {})"):
+        for shape in (
+            "x = {}",
+            "x <> {}",
+            "x < {}",
+            "x <= {}",
+            "x > {}",
+            "x >= {}",
+            "startswith(x, {})",
+            "endswith(x, {})",
+            "contains(x, {})",
+        ):
             texts[shape.format(quoted)] = shape.format(quoted)
     texts |= {"null": "x IS NULL", "not null": "x IS NOT NULL", "true": "x", "false": "NOT x"}
     texts |= {"in": f"x IN ({', '.join(literals)})", "not in": f"x NOT IN ({', '.join(literals)})"}

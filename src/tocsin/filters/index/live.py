@@ -11,13 +11,12 @@ import threading
 
 import numpy as np
 
-from tocsin.errors import MatcherError
 from tocsin.filters.filter import Filter
 from tocsin.filters.index.build import Segment, build
 from tocsin.filters.index.header import WATCH
 from tocsin.filters.index.labels import CrowdedError
 from tocsin.filters.index.layout import MULTIPLE, SHARED, Array
-from tocsin.filters.index.registry import Key, Registry, digest
+from tocsin.filters.index.registry import Key, Registry, check_key, digest
 from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, Space
 from tocsin.filters.index.tables import Tables, join_tables, renumber, spread, take_apart, take_records
 from tocsin.filters.index.view import Observed, View
@@ -51,8 +50,7 @@ class LiveIndex:
 
     def add(self, key: Key, filter: Filter) -> bool:
         """Add or replace; False if nothing changed."""
-        if isinstance(key, bool) or not isinstance(key, str | int):
-            raise MatcherError(f"a key is text or a whole number, not {type(key).__name__}", help="use str(key)")
+        check_key(key)
         form = filter.form
         identity = digest(form)
         with self.lock:
@@ -89,7 +87,7 @@ class LiveIndex:
     def remove(self, key: Key) -> bool:
         """Remove; False if there is no such key."""
         with self.lock:
-            if key not in self.registry.entry_of:
+            if key.__class__ is bool or key not in self.registry.entry_of:
                 return False
             entry = self.registry.detach(key)
             if entry is not None:
@@ -121,7 +119,8 @@ class LiveIndex:
 
     def settle(self) -> None:
         """Wait for a running rebuild. Do not hold the lock."""
-        running = self._rebuilding
+        with self.lock:  # or it might be seen before it is started
+            running = self._rebuilding
         if running is not None and running is not threading.current_thread():
             running.join()
 

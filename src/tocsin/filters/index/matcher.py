@@ -21,14 +21,16 @@ from tocsin.errors import MatcherError
 from tocsin.filters.evaluate import Test, compile_condition
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import batch, engine, explain, wire
-from tocsin.filters.index.header import WATCH
+from tocsin.filters.index.header import SLOT, WATCH
 from tocsin.filters.index.live import LiveIndex, segment_bytes
-from tocsin.filters.index.registry import Key, flat
+from tocsin.filters.index.registry import Key, Shared, flat, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.filters.language import parse
 from tocsin.model import Event
 
 __all__ = ["Matcher"]
+
+_EVENTS = SLOT["events"]
 
 
 class Matcher:
@@ -47,7 +49,7 @@ class Matcher:
         self.add_many(filters)
 
     def add(self, key: Key, filter: Filter | str) -> bool:
-        """Add a filter under a key; one that is there under this key is replaced.
+        """Add a filter under a key; one that is there under this key is replaced (a match meanwhile may see neither).
 
         Returns:
             False if the key had an identical filter already, so that nothing changed.
@@ -90,7 +92,12 @@ class Matcher:
             except IndexError:  # all are in use
                 scratch = Scratch(view, live.registry)
             ask = scratch.ask
-            result = ask(event) if ask is not None else self._ask_plain(view, scratch, event)
+            try:
+                result = ask(event) if ask is not None else self._ask_plain(view, scratch, event)
+            except AttributeError:
+                if isinstance(event, Event):
+                    raise
+                raise not_an_event(event) from None
             if result.__class__ is not list:
                 if result is None:  # filters were added that the event may mention: encode it anew
                     view.collect(scratch)
@@ -112,22 +119,31 @@ class Matcher:
 
     def _finish(self, view: View, scratch: Scratch, event: Event, entries: list[int], residues: list[int]) -> list[Any]:
         """Name the entries, ask the residues, and look at the index now and then."""
-        if not scratch.header["events"] & (WATCH - 1):
+        if not scratch.header.view[_EVENTS] & (WATCH - 1):
             view.collect(scratch)
             self._live.watch(view)
         if residues:
             entries = entries + self._true_residues(view, residues, entries, event)
         keys = self._live.registry.keys
-        return flat([keys[entry] for entry in entries])
+        found: list[Any] = []
+        for entry in entries:
+            key = keys[entry]
+            if key.__class__ is Shared:
+                found += key
+            else:
+                found.append(key)
+        return found
 
     def match_batch(self, events: Any) -> list[list[Key]]:
         """Return one list of keys for each event of a list of events, or of an Arrow record batch or table.
 
-        In Arrow, a column named like an envelope field is that field, `attributes` may be a struct or a map, `data` a
-        struct or JSON text, and any other column is an attribute.
+        In Arrow, a row is the event one would make of it: a column named like an envelope field is that field (what is
+        missing is as in `Event(…)`); `attributes` may be a struct or a map, `data` a struct or JSON text; of the other
+        columns, lists and structs are fields of the payload, plain values are attributes, and types an event cannot
+        hold (binary, dates, naive timestamps) are passed over.
 
         Raises:
-            MatcherError: neither events nor Arrow.
+            MatcherError: neither events nor Arrow, or a row that no event can be made of.
         """
         return batch.match_batch(self._live, events, self._true_residues)
 
@@ -190,6 +206,8 @@ class Matcher:
         Raises:
             MatcherError: these bytes are not a matcher's, or of another version.
         """
+        if not isinstance(stored, bytes | bytearray | memoryview):
+            raise MatcherError(f"bytes are expected, not {type(stored).__name__}", help="make them with to_bytes()")
         made = cls()
         made._live.start_from(*wire.load(stored))
         return made
@@ -200,7 +218,7 @@ class Matcher:
 
     def __contains__(self, key: object) -> bool:
         """Is there a filter under this key?"""
-        return key in self._live.registry.entry_of
+        return key.__class__ is not bool and key in self._live.registry.entry_of
 
     def _true_residues(self, view: View, rows: list[int], found: list[int], event: Event) -> list[int]:
         """Entries of those conjunctions whose residues are true too, without those found already."""

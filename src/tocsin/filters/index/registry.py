@@ -17,11 +17,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tocsin.errors import MatcherError
 from tocsin.filters.index.layout import MULTIPLE, Array, Column
 from tocsin.filters.index.tables import Tables
 from tocsin.filters.normal import NormalForm
 
-__all__ = ["NO_ROWS", "Key", "Registry", "Shared", "digest", "flat"]
+__all__ = ["NO_ROWS", "Key", "Registry", "Shared", "check_key", "digest", "flat", "not_an_event"]
 
 Key = str | int
 NO_ROWS = -(2**31)
@@ -34,6 +35,31 @@ _encode = msgspec.msgpack.Encoder().encode
 def digest(form: NormalForm) -> bytes:
     """Identity of a filter: equal digests mean equal normal forms."""
     return hashlib.blake2b(_encode(form.key()), digest_size=16).digest()
+
+
+def check_key(key: object) -> None:
+    """Refuse what cannot be a key.
+
+    Raises:
+        MatcherError: neither text nor a whole number, or one that could not be stored.
+    """
+    if type(key) is str:
+        if not key.isascii():
+            try:
+                key.encode()
+            except UnicodeEncodeError:
+                raise MatcherError(
+                    f"the key {key!r} is not proper Unicode", help="it holds half of a character"
+                ) from None
+    elif type(key) is not int:
+        raise MatcherError(f"a key is text or a whole number, not {type(key).__name__}", help="use str(key)")
+    elif key.bit_length() > 1024:
+        raise MatcherError(f"the key has {key.bit_length():,} bits, 1,024 are allowed", help="use a text")
+
+
+def not_an_event(found: object) -> MatcherError:
+    """The error for something that should have been an event."""
+    return MatcherError(f"an event is expected, not {type(found).__name__}", help="make one: Event(type, source, …)")
 
 
 class Shared(list[Key]):

@@ -19,7 +19,7 @@ from tocsin.filters.index import engine
 from tocsin.filters.index.build import Likelihoods, Segment
 from tocsin.filters.index.delta import Delta
 from tocsin.filters.index.encoder import Buffers, Encoder
-from tocsin.filters.index.header import GRID_CELLS, SAMPLES, Header
+from tocsin.filters.index.header import GRID_CELLS, SAMPLES, SLOT, Header
 from tocsin.filters.index.labels import ABSENT, LOWEST, NO_KEY
 from tocsin.filters.index.layout import FLAG_SHIFT, SHARED, Array, Column, read_record, record_words
 from tocsin.filters.index.registry import Registry
@@ -30,6 +30,7 @@ from tocsin.model import Event
 
 __all__ = ["Observed", "Scratch", "View"]
 
+_RESIDUES = SLOT["residue_count"]
 _NODES = GRID_CELLS.bit_length()  # nodes of a grid that one key lies in
 _MANY = 24  # keys from which NumPy gathers them quicker than a loop
 _COUNTED = ("events", "scanned", "tested", "matched")
@@ -151,7 +152,7 @@ def _ask(
     is more to do, the entries found and the conjunctions that have residues.
     """
     encode, buffers, generation, header = scratch.encode, scratch.buffers, scratch.generation, scratch.header
-    numbers, residues = header.numbers, scratch.residues
+    numbers, counters, residues = header.numbers, header.view, scratch.residues
     names, key_array, out = registry.keys, registry.key_array, memoryview(out_array)  # type: ignore[arg-type]
 
     def ask(event: Event) -> list[Any] | Answer | None:
@@ -165,7 +166,7 @@ def _ask(
             return [names[entry] for entry in out[:count].tolist()]
         if count == 0:
             return []
-        return out[: -1 - count].tolist(), residues[: header["residue_count"]].tolist()
+        return out[: -1 - count].tolist(), residues[: counters[_RESIDUES]].tolist() if counters[_RESIDUES] else []
 
     return ask
 
