@@ -56,9 +56,7 @@ def match_row(
         _report(view.delta.stream.data, places, event, True, entries, residues, multiple, counters)
     counters["events"] += 1
     counters["matched"] += len(entries)
-    if (
-        counters["events"] * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF
-    ) >> 60 == 0:  # one in sixteen, as the kernels do
+    if (counters["events"] * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF) >> 60 == 0:  # as the kernels do
         observed = view.observed
         observed.sampled[0] += 1
         observed.code_counts.data[codes] += 1
@@ -172,13 +170,10 @@ def _report(
 def _hold(stream: Array, places: Array, event: _Event) -> Array:
     """Which records are true: count, for each, the tests that fail."""
     parts = take_apart(stream, places)
-    fails = np.where(
-        parts.code_dimension >= 0,
-        event.row_codes[parts.code_dimension] != parts.codes,
-        ~np.isin(parts.codes, event.codes),
-    )
+    found = _at(event.row_codes, parts.code_dimension, -1)
+    fails = np.where(parts.code_dimension >= 0, found != parts.codes, ~np.isin(parts.codes, event.codes))
     failed = np.bincount(parts.code_row[fails], minlength=len(places))
-    keys = event.row_keys[parts.range_dimension]
+    keys = _at(event.row_keys, parts.range_dimension, ABSENT)
     failed += np.bincount(parts.range_row[(keys < parts.lows) | (keys > parts.highs)], minlength=len(places))
     for test, row in enumerate(parts.set_row.tolist()):
         if not failed[row] and not _set_holds(stream, parts, test, event):
@@ -187,9 +182,16 @@ def _hold(stream: Array, places: Array, event: _Event) -> Array:
     return holds
 
 
+def _at(row: Array, dimensions: Array, absent: int) -> Array:
+    """What a row has in these dimensions; nothing in those made since the row was."""
+    return np.where(dimensions < len(row), row[np.minimum(dimensions, len(row) - 1)], absent)
+
+
 def _set_holds(stream: Array, parts: Parts, test: int, event: _Event) -> bool:
     dimension, operation = int(parts.set_dimension[test]), int(parts.set_operation[test])
     at, size = int(parts.set_at[test]), int(parts.set_size[test])
+    if dimension >= len(event.row_keys if operation == WITHIN_CUTS else event.row_codes):
+        return False
     if operation == WITHIN_CUTS:
         key = int(event.row_keys[dimension])
         upper, lower = stream[at : at + 2 * size : 2].astype(np.int64), stream[at + 1 : at + 2 * size : 2]
