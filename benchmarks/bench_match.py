@@ -46,10 +46,10 @@ def main() -> None:
                 continue  # one cell of a million takes seven minutes to parse; ask for others with --sizes and --rates
             rows.append(run(size, rate))
             print(_line(rows[-1]), flush=True)
+            if not options.quick:
+                record("match", rows[-1:])  # at once: the last cells take long, and may be stopped
     print()
     print(summary(rows))
-    if not options.quick:
-        print(f"\nkept in {record('match', rows)}")
 
 
 def run(size: int, rate: float) -> dict[str, Any]:
