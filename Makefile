@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "No '$(PYTHON)' found. Tocsin needs Python 3.11 or newer; name one: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Tocsin needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make setup PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV): about two minutes the first time (Spark is a download of 400 MB)"
+	@echo "setting up $(VENV): two to three minutes the first time (Spark is a download of 400 MB)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@rm -f $(VENV)/.installed* $(VENV)/.warm*
@@ -38,7 +38,7 @@ $(INSTALLED): pyproject.toml
 
 # Numba keeps compiled kernels beside their source and drops them when the source changes; this fills that cache again.
 $(WARM): $(INSTALLED) $(KERNELS)
-	@echo "compiling the matcher's kernels: about ten seconds"
+	@echo "compiling the matcher's kernels: about twenty seconds"
 	@$(PY) -m tocsin.filters.warm
 	@touch '$@'
 
