@@ -160,7 +160,8 @@ class Space:
         if term in self.terms:
             return True
         if not (isinstance(value, Field) and len(value.path) == 1):
-            if len(self._computed) >= MAX_COMPUTED_TERMS:
+            # A distance has its own centre in every filter: its box is indexed, itself it is asked of candidates only.
+            if len(self._computed) >= MAX_COMPUTED_TERMS or (isinstance(value, Call) and value.name == "distance_km"):
                 return False
             self._computed.add(term)
         self.terms[term] = value
