@@ -15,7 +15,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index.build import Segment, build
 from tocsin.filters.index.header import WATCH
 from tocsin.filters.index.labels import CrowdedError
-from tocsin.filters.index.layout import MULTIPLE, SHARED, Array
+from tocsin.filters.index.layout import FLAG_SHIFT, MULTIPLE, SHARED, Array
 from tocsin.filters.index.registry import Key, Registry, check_key, digest
 from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, Space
 from tocsin.filters.index.tables import Tables, join_tables, renumber, spread, take_apart, take_records
@@ -174,6 +174,9 @@ class LiveIndex:
         segment = fresh.segment
         assert segment is not None
         registry.after_build(segment.tables, removed_mark)
+        # A filter may have got a second key while the segment was being built from a copy of the records.
+        shared = segment.tables.places[registry.are_shared(segment.tables.entries)]
+        segment.tables.stream[shared + 2] |= SHARED << FLAG_SHIFT
         fresh.make_room_for_all(len(registry.keys), len(tail))
         for row, entry, flags in tail:
             if flags:
