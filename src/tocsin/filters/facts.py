@@ -24,6 +24,7 @@ from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import NULLNESS, REVERSED, Conjunction, Dimension, domain
 from tocsin.filters.printer import print_condition, print_value
 from tocsin.filters.syntax import Condition, Field, Literal, Value
+from tocsin.filters.values import EXACT
 from tocsin.model import ACK, CANCEL, CLASSIFICATION, ENVELOPE, MAX_INT, MAX_PRIORITY, MAX_TTL, MIN_PRIORITY, Event
 
 __all__ = ["attributable", "enrich", "fields", "key_of", "opposite", "point_values", "settled", "true_at_points"]
@@ -31,7 +32,6 @@ __all__ = ["attributable", "enrich", "fields", "key_of", "opposite", "point_valu
 IS_NULL, NOT_NULL = (0, 1), (1, 2)
 
 _MAX_COMBINATIONS = 128
-_EXACT = 2**53
 _SAY_TEXT = frozenset({"lower", "upper"})
 _ASK_TEXT = frozenset({"lower", "upper", "length"})
 _FAMILY = {values.NUMBER: "n", values.BOOLEAN: "b", values.TEXT: "t", REVERSED: "t", values.TIME: "t"}
@@ -331,7 +331,7 @@ def point_values(known: Conjunction, term: str) -> list[object] | None:
                 return [low[1] for low in lows]
         elif all(low + 1 == high for low, high in zip(lows, highs, strict=True)):
             numbers = [intervals.number_from_key(low) for low in lows]
-            if all(abs(number) < _EXACT for number in numbers):  # beyond, several whole numbers share a double
+            if all(abs(number) < EXACT for number in numbers):  # beyond, several whole numbers share a double
                 return list(numbers)
     return None
 

@@ -49,7 +49,6 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Div: _PLAIN_PARTS | {"typed", "safe"},
 }
-_WHOLE_MIN, _WHOLE_MAX = -(2**63), 2**63 - 1
 _PARSER_DIALECT = Dialect()
 _R = TypeVar("_R")
 
@@ -251,13 +250,13 @@ class _Translator:
     def _literal(self, node: exp.Expr) -> Value:
         item = self._items[int(node.this)]
         if item.kind == "number":
-            return Literal(_whole(item.value))
+            return Literal(values.number(item.value))
         return Literal(item.value)
 
     def _negative(self, node: exp.Expr) -> Value:
         item = self._literal_item(node.this)
         if item is not None and item.kind == "number":
-            return Literal(_whole(-item.value))
+            return Literal(values.number(-item.value))
         return syntax.Call("negate", (self.value(node.this),), self._place(node))
 
     def _value_paren(self, node: exp.Expr) -> Value:
@@ -339,13 +338,6 @@ class _Translator:
 
     def _error(self, node: exp.Expr | None, message: str, help: str) -> FilterError:
         return FilterError(message, text=self._text, position=self._place(node), help=help)
-
-
-def _whole(number: int | float) -> int | float:
-    """A whole number outside 64 bits is a double, as a JSON reader would have it."""
-    if isinstance(number, int) and not _WHOLE_MIN <= number <= _WHOLE_MAX:
-        return values.number(number)
-    return number
 
 
 _CONDITIONS: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Condition]] = {

@@ -29,6 +29,7 @@ from tocsin.filters.intervals import Cuts
 from tocsin.filters.limits import Limits
 from tocsin.filters.printer import print_condition, print_value
 from tocsin.filters.syntax import Condition, Literal, Value
+from tocsin.filters.values import EXACT
 from tocsin.model import Event
 
 __all__ = [
@@ -47,7 +48,6 @@ __all__ = [
 NULLNESS, REVERSED = "nullness", "reversed"
 """Two further kinds: is the term NULL (0) or not (1); and a text read backwards, so that an ending is a prefix."""
 
-_EXACT = 2**53  # below this a whole number and its double are the same
 _TIME_LIMIT = 2**62
 _DOMAINS: dict[str, tuple[object, object]] = {
     values.NUMBER: (intervals.BOTTOM_NUMBER, intervals.TOP_NUMBER),
@@ -430,7 +430,7 @@ def _key(value: syntax.Scalar) -> tuple[str, object] | None:
         return values.TEXT, intervals.text_key(value)
     if isinstance(value, datetime):
         return values.TIME, values.micros(value)
-    if isinstance(value, float) or (isinstance(value, int) and abs(value) < _EXACT):
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < EXACT):
         return values.NUMBER, intervals.number_key(float(value))
     return None
 

@@ -32,12 +32,12 @@ import msgspec
 from tocsin.filters import patterns, syntax, values
 from tocsin.filters.syntax import Condition, Field, Literal, Value
 from tocsin.filters.tokens import NAME
+from tocsin.filters.values import EXACT
 from tocsin.model import RESERVED
 
 __all__ = ["render"]
 
 _NULL = "CAST(NULL AS BOOLEAN)"
-_EXACT = 2**53  # whole numbers below this compare exactly as doubles, whatever stands on the other side
 _LOWEST = -(2**63)
 _ATTRIBUTE_LENGTH = 64
 _NUMBERS = "'^(BIGINT|DOUBLE|DECIMAL|FLOAT)'"  # what schema_of_variant calls a number
@@ -108,7 +108,7 @@ def _in(node: syntax.In) -> str:
         constant = item.value if isinstance(item, Literal) else None
         if isinstance(constant, str) and value.text:
             texts.append(_text(constant))
-        elif isinstance(constant, int) and not isinstance(constant, bool) and abs(constant) >= _EXACT and value.number:
+        elif isinstance(constant, int) and not isinstance(constant, bool) and abs(constant) >= EXACT and value.number:
             wholes.append(constant)
         elif isinstance(constant, int | float) and not isinstance(constant, bool) and value.number:
             numbers.append(_double(constant))
@@ -226,7 +226,7 @@ def _constant(value: syntax.Scalar) -> _Term:
         return _Term("FALSE", "TRUE", text=_text(value))
     if isinstance(value, datetime):
         return _Term("FALSE", "TRUE", time=f"timestamp_micros({_whole(values.micros(value))})")
-    exact = _whole(value) if isinstance(value, int) and abs(value) >= _EXACT else None
+    exact = _whole(value) if isinstance(value, int) and abs(value) >= EXACT else None
     return _Term("FALSE", "TRUE", number=_double(value), whole=exact)
 
 

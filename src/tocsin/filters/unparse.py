@@ -18,10 +18,10 @@ from tocsin.filters import intervals, values
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import NULLNESS, REVERSED, Conjunction, NormalForm, domain
 from tocsin.filters.printer import print_scalar
+from tocsin.filters.values import EXACT
 
 __all__ = ["conjunction_text", "form_text", "set_condition"]
 
-_EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = values.micros(datetime.min.replace(tzinfo=UTC))
 _LAST = values.micros(datetime.max.replace(tzinfo=UTC))
@@ -177,7 +177,7 @@ def _number(key: int) -> str | None:
     if not intervals.BOTTOM_NUMBER <= key < intervals.NAN_KEY:
         return None
     value = intervals.number_from_key(key)
-    return print_scalar(int(value) if abs(value) < _EXACT and value.is_integer() else value)
+    return print_scalar(int(value) if abs(value) < EXACT and value.is_integer() else value)
 
 
 def _time(key: int) -> str | None:

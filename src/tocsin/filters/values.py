@@ -18,6 +18,7 @@ from typing import Any
 __all__ = [
     "BOOLEAN",
     "EARTH_RADIUS_KM",
+    "EXACT",
     "NUMBER",
     "OTHER",
     "TEXT",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 NUMBER, TEXT, BOOLEAN, TIME, OTHER = "number", "text", "boolean", "time", "other"
+
+EXACT = 2**53
+"""Whole numbers below this are the same as doubles."""
 
 EARTH_RADIUS_KM = 6371.0088
 """Mean radius of the Earth (IUGG)."""

@@ -25,11 +25,11 @@ from tocsin.filters.index.space import MEMBER, Coded, Ordered
 from tocsin.filters.index.vectors import number_keys
 from tocsin.filters.index.view import View
 from tocsin.filters.syntax import Field
+from tocsin.filters.values import EXACT
 from tocsin.model import ENVELOPE, Event
 
 __all__ = ["Events", "encode", "pieces"]
 
-_EXACT = 2**53
 _PLAIN_EVENT = Event("-", "-", id="-")
 _DEFAULTS = {name: value for name in ENVELOPE if (value := getattr(_PLAIN_EVENT, name)) is not None}
 _ENVELOPE_KINDS = {
@@ -193,7 +193,7 @@ class _Column:
         _, found, places = self.distinct()
         get, other = dimension.codes.get, dimension.other
         if self.kind == values.NUMBER:  # whole numbers beyond 2^53 meet doubles as doubles
-            found = [float(value) if abs(value) >= _EXACT else value for value in found]
+            found = [float(value) if abs(value) >= EXACT else value for value in found]
         return _take([get(value, other) for value in found], places, -1)
 
     def _look_up_few(self, dimension: Coded) -> Array:

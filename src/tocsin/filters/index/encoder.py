@@ -17,12 +17,12 @@ from tocsin.filters import normal, values
 from tocsin.filters.evaluate import Getter, compile_value
 from tocsin.filters.index.space import MEMBER, Space
 from tocsin.filters.syntax import Field
+from tocsin.filters.values import EXACT
 from tocsin.model import ENVELOPE, Event
 
 __all__ = ["Buffers", "Encoder"]
 
 _RESOLVED = frozenset((*ENVELOPE, "data", "attributes"))
-_EXACT = 2**53
 
 
 class Buffers:
@@ -60,7 +60,7 @@ class _More:
                 out.wholes[row + self.time] = values.micros(moment)
 
     def number(self, value: float, out: Buffers, codes: int) -> int:
-        code = self.numbers.get(value if -_EXACT < value < _EXACT else float(value), self.number_other)
+        code = self.numbers.get(value if -EXACT < value < EXACT else float(value), self.number_other)
         if code >= 0:
             out.codes[codes] = code
             codes += 1
@@ -88,7 +88,7 @@ class _More:
             kind = values.kind_of(element)
             if kind == values.NUMBER:
                 element = values.number(element)
-                element = element if -_EXACT < element < _EXACT else float(element)
+                element = element if -EXACT < element < EXACT else float(element)
             if kind in (values.NUMBER, values.TEXT) and (code := self.members.get(element)) is not None:
                 found.add(code)
         return found
