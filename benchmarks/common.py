@@ -21,11 +21,23 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["RESULTS", "Timing", "commit", "environment", "host", "measure", "record", "table", "versions"]
+__all__ = [
+    "RESULTS",
+    "Timing",
+    "commit",
+    "environment",
+    "host",
+    "measure",
+    "record",
+    "table",
+    "undisturbed",
+    "versions",
+]
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("msgspec", "numba", "numpy", "pyarrow", "sqlglot", "google-re2")
@@ -48,6 +60,18 @@ class Timing(NamedTuple):
         return (self.high - self.low) / self.median if self.median else 0.0
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Collect garbage now, and not while something is timed."""
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        (gc.enable if collecting else gc.disable)()
+
+
 def measure(fn: Callable[[], object], repeat: int = 5, *, warm: bool = True) -> Timing:
     """Run `fn` `repeat` times and return its CPU seconds.
 
@@ -59,17 +83,11 @@ def measure(fn: Callable[[], object], repeat: int = 5, *, warm: bool = True) -> 
     if warm:
         fn()
     seconds = []
-    collecting = gc.isenabled()
-    try:
-        for _ in range(repeat):
-            gc.collect()
-            gc.disable()
+    for _ in range(repeat):
+        with undisturbed():
             start = time.process_time()
             fn()
             seconds.append(time.process_time() - start)
-            gc.enable()
-    finally:
-        (gc.enable if collecting else gc.disable)()
     return Timing(statistics.median(seconds), min(seconds), max(seconds))
 
 

@@ -68,7 +68,7 @@ class FlatScan:
 
     def match(self, event: Event) -> list[Any]:
         """Return the keys of all filters that are true for the event."""
-        codes = self._scratch.encode(event, self._scratch.buffers)
+        codes = self._scratch.encode(event, 0, 0)
         count = _scan(self._columns, self._event, codes, self._out)
         entries = self._entries[self._out[:count]].tolist()
         return flat([self._names[entry] for entry in entries])

@@ -47,7 +47,7 @@ SIDEWAYS = {
 ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark"}
 """Library → the one package that may import it, wherever in the file."""
 
-KERNELS = {"tocsin.filters.index.kernels"}
+KERNELS = {f"tocsin.filters.index.{name}" for name in ("kernels", "native", "columns")}
 """Modules that may import numba when loaded; all others must do without, or ask a kernel module."""
 
 PURE = ("tocsin.filters", "tocsin.composite")

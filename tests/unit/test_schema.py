@@ -80,6 +80,30 @@ def test_a_bad_declaration_is_named(toml: str, field: str) -> None:
     assert refused.value.field == field and refused.value.help
 
 
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("['a']\nx = { type = 'string' }", "did you mean text"),
+        ("['a']\nx = { type = 'int' }", "did you mean number"),
+        ("['a']\nx = { type = ['text'] }", "there is no type"),
+        ("['a']\nx = { mim = 0 }", "did you mean min"),
+        ("['a']\nx = {}", "neither a type nor a range"),
+        ("['a']\nx = 'text'", 'write x = { type = "text" }'),
+        ("['a']\nx = { type = 'text', min = 0 }", "of type number"),
+        ("strict = 'yes'", "neither true nor false"),
+    ],
+)
+def test_a_bad_declaration_is_told_how_to_mend_it(toml: str, says: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        Schema.from_toml(toml)
+    assert says in str(refused.value)
+
+
+def test_an_event_of_a_misspelt_type_is_told_so(schema: Schema) -> None:
+    with pytest.raises(EventError, match="did you mean the type machine.value"):
+        schema.check_event(Event("machine.valu", "-", data={"value": 1}))
+
+
 def test_text_that_is_not_toml_has_a_line() -> None:
     with pytest.raises(SchemaError) as refused:
         Schema.from_toml("\n\n['a'\n")
@@ -235,29 +259,49 @@ def test_filters_are_admitted_with_rounded_constants(schema: Schema, given_text:
     ("text", "position", "says"),
     [
         ("machin = 'm7'", 0, "did you mean machine"),
+        ("REGION = 'eu'", 0, "did you mean region"),
+        ("lat > 3", 0, "did you mean position.lat"),
         ("priorty > 3", 0, "did you mean priority"),
         ("region = 'eu' AND colour = 1", 18, "not declared"),
         ("type = 'machine.state' AND machine = 'm7'", 27, "it is for machine.value"),
-        ("machine > 3", 0, "machine is a text"),
+        ("machine > 3", 0, "machine is a text, and 3 is a number"),
+        ("machine = 3", 0, "in quotes: '3'"),
+        ("count = '3'", 0, "without quotes: 3"),
+        ("machine = on", 0, "machine is a text, and on is a boolean"),
+        ("tags = 'a'", 0, "array_contains(tags, 'a')"),
         ("3 < machine", 4, "machine is a text"),
-        ("count LIKE '1%'", 0, "takes a text"),
-        ("lower(count) = 'a'", 6, "takes a text"),
+        ("count LIKE '1%'", 0, "LIKE takes a text"),
+        ("lower(count) = 'a'", 6, "lower takes a text"),
         ("machine + 1 > 2", 0, "takes a number"),
         ("abs(machine) = 1", 4, "takes a number"),
         ("machine", 0, "takes a boolean"),
         ("on = 'yes'", 0, "on is a boolean"),
+        ("on = 1", 0, "write TRUE or FALSE"),
         ("since > 3", 0, "since is a timestamp"),
         ("array_contains(machine, 'a')", 15, "takes an array"),
         ("region = 'asia'", 0, "can never be true"),
+        ("region = 'EU'", 0, "did you mean 'eu'"),
+        ("priority > 11", 0, "a whole number from 1 to 10"),
+        ("position.lat >= 91", 0, "91 is above that"),
+        ("position.lat BETWEEN -200 AND -100", 0, "-200 is below that"),
         ("contains(region, 'z')", 9, "can never be true"),
         ("region > 'us'", 0, "'eu', 'us'"),
         ("level = 3", 0, "can never be true"),
-        ("position.lat > 90", 0, "from -90 to 90"),
+        ("position.lat > 90", 0, "from -90 to 90, and 90 is its maximum"),
         ("count < 0", 0, "can never be true"),
         ("count > 5 AND region = 'eu' AND count < 3", 32, "exclude each other"),
         ("type = 'machine.value' AND value > 3 AND value < 3.5", 41, "exclude each other"),
+        (
+            "value <> 4 AND region = 'eu' AND value > 3.5 AND value < 4.5",
+            49,
+            "value <> 4, value > 3.5 and value < 4.5 exclude",
+        ),
+        ("count > 1 AND machine = 'a'", 14, "no event type declares both count and machine"),
+        ("(level = 1 OR level = 2) AND level > 2", 29, "(level = 1 OR level = 2) and level > 2 exclude"),
+        ("NOT (region = 'eu' OR region = 'us')", 22, "NOT region = 'eu' and NOT region = 'us' exclude"),
+        ("count > 3 AND count < 2 OR level > 2 AND level < 2", 14, "nor can the other alternatives"),
         ("region = 'eu' AND (region = 'us' OR priority > 10)", None, "can never be true"),
-        ("FALSE", None, ""),
+        ("FALSE", None, "names nothing"),
     ],
 )
 def test_filters_are_refused_with_place_and_reason(schema: Schema, text: str, position: int | None, says: str) -> None:

@@ -12,16 +12,25 @@ from the one given in rounded constants only. Not promised: to find every filter
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tocsin.errors import FilterTypeError
+from tocsin.errors import FilterLimitError, FilterTypeError
 from tocsin.filters import facts, syntax, values
 from tocsin.filters import limits as limits_module
 from tocsin.filters.intervals import Cuts, contains, text_key
 from tocsin.filters.normal import NULLNESS, Conjunction, Dimension, NormalForm, meet, normalise
 from tocsin.filters.printer import print_condition, print_name, print_scalar, print_value
+from tocsin.filters.refusals import (
+    KIND_NAMES,
+    conjunction_words,
+    envelope_words,
+    likely_name,
+    mend,
+    outside,
+    suggestion,
+)
 from tocsin.filters.syntax import Condition, Field, Literal, Value
 from tocsin.model import ENVELOPE
 
@@ -29,18 +38,11 @@ if TYPE_CHECKING:
     from tocsin.filters.filter import Filter
     from tocsin.filters.schema import Attribute, Schema
 
-__all__ = ["admit", "declared_name", "suggestion"]
+__all__ = ["admit", "declared_name"]
 
 _TYPE = Dimension("type", values.TEXT)
-_KIND_NAMES = {
-    values.NUMBER: "a number",
-    values.TEXT: "a text",
-    values.BOOLEAN: "a boolean",
-    values.TIME: "a timestamp",
-    values.OTHER: "an array",
-}
 _TEXT_FUNCTIONS = frozenset({"lower", "upper", "length", "startswith", "endswith", "contains"})
-_MAX_EXPLAINED = 64  # tests compared with each other to say which two exclude each other
+_MAX_EXPLAINED = 64  # tests tried one by one to say which of them leave nothing
 
 
 def admit(schema: Schema, wanted: Filter, type: str | None) -> Filter:
@@ -51,15 +53,6 @@ def admit(schema: Schema, wanted: Filter, type: str | None) -> Filter:
     work.check_possible(condition, types, given=type is not None)
     text = print_condition(condition)
     return wanted if text == str(wanted) else wanted.__class__(text)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say which name may have been meant, or which there are."""
-    names = sorted(known)
-    near = _near(name, names)
-    if near is not None:
-        return f"did you mean {near}?"
-    return f"declared are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "nothing is declared"
 
 
 def declared_name(path: tuple[str, ...]) -> str | None:
@@ -111,13 +104,11 @@ class _Admission:
             known = {name for table in tables for name in table}
             elsewhere = sorted(t for t in self._schema.types if name in self._schema.attributes(t))
             where = f" for events of type {', '.join(types[:3])}" if given else ""
-            near = _near(name, known) or _near(name, ENVELOPE)
-            help = f"did you mean {near}?" if near else suggestion(name, known)
-            raise self.error(
-                f"{print_name(field.path)} is not declared{where}",
-                field,
-                f"it is for {', '.join(elsewhere)}" if elsewhere else help,
-            )
+            likely = likely_name(name, known) or likely_name(name, ENVELOPE)
+            help = f"did you mean {likely}?" if likely else suggestion(name, known)
+            if elsewhere:
+                help = f"it is for {', '.join(elsewhere)}"
+            raise self.error(f"{print_name(field.path)} is not declared{where}", field, help)
         return found
 
     def error(self, message: str, field: Field | None, help: str | None) -> FilterTypeError:
@@ -132,25 +123,51 @@ class _Admission:
         """Refuse a filter that no admitted event can match, and say which test is to blame."""
         if self._possible(condition, types, given):
             return
-        tests = list(_tests(condition, True))[:_MAX_EXPLAINED]
-        for test in tests:
+        whole = _pushed(condition, True)
+        for test in list(_tests(whole))[:_MAX_EXPLAINED]:
             if not self._possible(test, types, given):
                 field = next(facts.fields(test), None)
-                raise self.error(f"{print_condition(test)} can never be true", field, self._why(field, types))
-        for index, one in enumerate(tests):
-            for other in tests[:index]:
-                if not self._possible(syntax.And((other, one)), types, given):
-                    first, second = print_condition(other), print_condition(one)
-                    field = next(facts.fields(one), None)
-                    raise self.error(f"{first} and {second} exclude each other", field, self._why(field, types))
-        raise self.error("no event can match this filter", None, "its tests exclude each other")
+                raise self.error(f"{print_condition(test)} can never be true", field, self._why(test, field, types))
+        parts = self._blamed(whole, types, given)
+        if not parts:
+            raise self.error("no event can match this filter", None, "its tests exclude each other")
+        field = next(facts.fields(parts[-1]), None)
+        help = self._apart(parts, types) or self._why(parts[-1], field, types)
+        if isinstance(whole, syntax.Or):
+            help = f"{help}; nor can the other alternatives match" if help else "nor can the other alternatives match"
+        raise self.error(f"{conjunction_words(parts)} exclude each other", field, help)
 
-    def _why(self, field: Field | None, types: tuple[str, ...]) -> str | None:
-        name = None if field is None else declared_name(field.path)
+    def _blamed(self, whole: Condition, types: tuple[str, ...], given: bool) -> list[Condition]:
+        """Parts that leave nothing, of which none can be spared; none if there are too many to try."""
+        while isinstance(whole, syntax.Or):
+            whole = whole.parts[0]
+        parts: list[Condition] = list(whole.parts) if isinstance(whole, syntax.And) else [whole]
+        if len(parts) > _MAX_EXPLAINED:
+            return []
+        for part in list(parts):
+            rest = [other for other in parts if other is not part]
+            with contextlib.suppress(FilterLimitError):  # what is left may grow larger than the whole did
+                if rest and not self._possible(syntax.And(tuple(rest)), types, given):
+                    parts = rest
+        return parts
+
+    def _apart(self, parts: list[Condition], types: tuple[str, ...]) -> str | None:
+        """Say so if the names in `parts` never meet in one event."""
+        names = {name for part in parts for field in facts.fields(part) if (name := declared_name(field.path))}
+        if not self._schema.strict or any(names <= self._schema.attributes(type).keys() for type in types or ("",)):
+            return None
+        return f"no event type declares both {' and '.join(sorted(names))}" if len(names) == 2 else None
+
+    def _why(self, test: Condition, field: Field | None, types: tuple[str, ...]) -> str | None:
+        if field is None:
+            return "it names nothing that an event could hold"
+        if words := envelope_words(field.path[0]):
+            return f"{field.path[0]} is {words}"
+        name = declared_name(field.path) or ""
         for type in types or ("",):
-            attribute = self._schema.attributes(type).get(name or "")
+            attribute = self._schema.attributes(type).get(name)
             if attribute is not None:
-                return f"{name} is declared as {attribute.describe()}"
+                return f"{name} is declared as {attribute.describe()}{outside(test, attribute)}"
         return None
 
     def _possible(self, condition: Condition, types: tuple[str, ...], given: bool) -> bool:
@@ -208,19 +225,26 @@ def _named_types(test: Condition) -> tuple[str, ...] | None:
     return tuple(found) if found and len(found) == len(constants) else None
 
 
-def _tests(node: Condition, want: bool) -> Iterator[Condition]:
-    """The single tests of a condition, as they must be true."""
+def _pushed(node: Condition, want: bool) -> Condition:
+    """The condition that is true when `node` is `want`, with NOT before single tests only."""
+    if isinstance(node, syntax.Not):
+        return _pushed(node.condition, not want)
+    if isinstance(node, syntax.And | syntax.Or):
+        kind = syntax.And if isinstance(node, syntax.And) is want else syntax.Or
+        parts: list[Condition] = []
+        for part in (_pushed(part, want) for part in node.parts):
+            parts.extend(part.parts if isinstance(part, kind) else (part,))
+        return kind(tuple(parts))
+    return node if want else syntax.Not(node)
+
+
+def _tests(node: Condition) -> Iterator[Condition]:
+    """The single tests of a condition that `_pushed` made."""
     if isinstance(node, syntax.And | syntax.Or):
         for part in node.parts:
-            yield from _tests(part, want)
-    elif isinstance(node, syntax.Not):
-        yield from _tests(node.condition, not want)
+            yield from _tests(part)
     else:
-        yield node if want else syntax.Not(node)
-
-
-def _near(name: str, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
+        yield node
 
 
 class _Test:
@@ -244,18 +268,18 @@ class _Test:
             items = tuple(self._pair(node.value, item)[1] for item in node.items)
             return syntax.In(node.value, items, node.negated)
         if isinstance(node, syntax.Like | syntax.RLike):
-            self._must_be(node.value, values.TEXT)
+            self._must_be(node.value, values.TEXT, "LIKE" if isinstance(node, syntax.Like) else "RLIKE")
         elif isinstance(node, syntax.Truth):
-            self._must_be(node.value, values.BOOLEAN)
+            self._must_be(node.value, values.BOOLEAN, "a condition by itself")
         elif isinstance(node, syntax.IsNull):
             self._kinds(node.value)
         elif isinstance(node, syntax.Call):
             if node.name == "array_contains":
-                self._must_be(node.args[0], values.OTHER)
+                self._must_be(node.args[0], values.OTHER, node.name)
                 self._kinds(node.args[1])
             else:
                 for argument in node.args:
-                    self._must_be(argument, values.TEXT)
+                    self._must_be(argument, values.TEXT, node.name)
         return node
 
     def _pair(self, left: Value, right: Value) -> tuple[Value, Value]:
@@ -263,11 +287,13 @@ class _Test:
         mine, others = self._kinds(left), self._kinds(right)
         if mine is not None and others is not None and not mine & others:
             field = next((f for side in (left, right) for f in facts.fields(side)), None)
-            named, other, kinds = (left, right, mine) if isinstance(right, Literal) else (right, left, others)
+            named, other, kinds, found = left, right, mine, others
+            if isinstance(left, Literal):
+                named, other, kinds, found = right, left, others, mine
             raise self._admission.error(
-                f"{print_value(named)} is {_words(kinds)}, and {print_value(other)} is not",
+                f"{print_value(named)} is {_words(kinds)}, and {print_value(other)} is {_words(found)}",
                 field,
-                self._declaration(field),
+                "; ".join(filter(None, (self._declaration(field), mend(other, named, kinds)))),
             )
         return self._rounded(left, right), self._rounded(right, left)
 
@@ -303,15 +329,16 @@ class _Test:
             kinds = {attribute.kind for attribute in found if attribute.kind is not None}
             return frozenset(kinds | ({values.TEXT} if values.TIME in kinds else set()))
         for argument in value.args:
-            self._must_be(argument, values.TEXT if value.name in _TEXT_FUNCTIONS else values.NUMBER)
+            kind = values.TEXT if value.name in _TEXT_FUNCTIONS else values.NUMBER
+            self._must_be(argument, kind, value.name.replace("negate", "-"))
         return frozenset({values.TEXT if value.name in ("lower", "upper") else values.NUMBER})
 
-    def _must_be(self, value: Value, kind: str) -> None:
+    def _must_be(self, value: Value, kind: str, taker: str) -> None:
         kinds = self._kinds(value)
         if kinds is not None and kind not in kinds:
             field = next(facts.fields(value), None)
             raise self._admission.error(
-                f"{print_value(value)} is {_words(kinds)}, and {print_condition(self._node)} takes {_KIND_NAMES[kind]}",
+                f"{print_value(value)} is {_words(kinds)}, and {taker} takes {KIND_NAMES[kind]}",
                 field,
                 self._declaration(field),
             )
@@ -323,4 +350,4 @@ class _Test:
 
 def _words(kinds: frozenset[str]) -> str:
     shown = kinds - {values.TEXT} if values.TIME in kinds else kinds
-    return " or ".join(sorted(_KIND_NAMES[kind] for kind in shown))
+    return " or ".join(sorted(KIND_NAMES[kind] for kind in shown))

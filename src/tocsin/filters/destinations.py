@@ -57,7 +57,7 @@ def filter_text(text: str) -> str:
                     patterns.compile_regex(plain)
                 except patterns.PatternError as error:
                     message = f"this pattern is not allowed: {error}"
-                    raise FilterError(message, text=text, position=at, help=error.help) from None
+                    raise FilterError(message, text=text, position=at + error.at, help=error.help) from None
             conditions.append(_KINDS[name] + print_scalar(plain))
             position += len(value) + 1
     return " OR ".join(conditions)

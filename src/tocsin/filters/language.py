@@ -19,11 +19,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 
 from tocsin.errors import FilterError, FilterLimitError
+from tocsin.filters import advice, patterns, syntax, values
 from tocsin.filters import limits as limits_module
-from tocsin.filters import patterns, syntax, values
 from tocsin.filters.limits import Limits
 from tocsin.filters.syntax import Condition, Field, Literal, Value
-from tocsin.filters.tokens import Item, Tokens, read_tokens, timestamp_literal
+from tocsin.filters.tokens import Item, Tokens, place_in_string, read_tokens, timestamp_literal
 
 __all__ = ["TIME_FIELDS", "parse"]
 
@@ -49,6 +49,8 @@ _PARTS: dict[type[exp.Expr], frozenset[str]] = {
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Div: _PLAIN_PARTS | {"typed", "safe"},
 }
+_NO_CONDITION = "join conditions with AND or OR, ask for their truth with (…) IS TRUE"
+_NO_VALUE = "compare it with something: x = 1; a name stands without quotes"
 _PARSER_DIALECT = Dialect()
 _R = TypeVar("_R")
 
@@ -135,7 +137,7 @@ class _Translator:
     def _truth(self, node: exp.Expr) -> Condition:
         value = self.value(node)
         if isinstance(value, Literal) and not (value.value is None or isinstance(value.value, bool)):
-            raise self._error(node, "a condition is expected here, not a value", "compare it with something: x = 1")
+            raise self._error(node, "a condition is expected here, not a value", _NO_VALUE)
         if isinstance(value, syntax.Call):
             raise self._error(
                 node, f"{value.name.replace('negate', '-')} gives a value, not a condition", "compare it with something"
@@ -177,14 +179,16 @@ class _Translator:
         pattern = self._pattern(node, "LIKE")
         try:
             patterns.like_parts(pattern, escape)
-        except ValueError as error:
-            raise self._error(node.expression, str(error), "double the escape character to mean itself") from None
+        except patterns.PatternError as error:
+            raise self._bad_pattern(node.expression, error, str(error)) from None
         return syntax.Like(self.value(node.this), pattern, escape, bool(node.args.get("negate")))
 
     def _escape(self, node: exp.Expr) -> Condition:
         item = self._literal_item(node.expression)
         if not isinstance(node.this, exp.Like) or item is None or item.kind != "string" or len(item.value) != 1:
-            raise self._error(node, "ESCAPE takes one character and follows LIKE", "write x LIKE '50!%' ESCAPE '!'")
+            raise self._error(
+                node.expression, "ESCAPE takes one character and follows LIKE", "write x LIKE '50!%' ESCAPE '!'"
+            )
         return self._like(node.this, item.value)
 
     def _rlike(self, node: exp.Expr) -> Condition:
@@ -192,18 +196,20 @@ class _Translator:
         try:
             patterns.compile_regex(pattern)
         except patterns.PatternError as error:
-            raise FilterError(
-                f"this pattern is not allowed: {error}",
-                text=self._text,
-                position=self._place(node.expression),
-                help=error.help,
-            ) from None
+            raise self._bad_pattern(node.expression, error, f"this pattern is not allowed: {error}") from None
         return syntax.RLike(self.value(node.this), pattern)
+
+    def _bad_pattern(self, node: exp.Expr, error: patterns.PatternError, message: str) -> FilterError:
+        """Point into the pattern, past quotes and escapes."""
+        place = place_in_string(self._text, self._place(node), error.at)
+        return FilterError(message, text=self._text, position=place, help=error.help)
 
     def _pattern(self, node: exp.Expr, what: str) -> str:
         item = self._literal_item(node.expression)
         if item is None or item.kind != "string":
-            raise self._error(node.expression, f"{what} takes a pattern in quotes", f"write x {what} '…'")
+            raise self._error(
+                node.expression, f"{what} takes a pattern in quotes", f"write x {what} '…', without brackets"
+            )
         if len(item.value) > self._limits.pattern:
             raise FilterLimitError(
                 f"the pattern is {len(item.value):,} characters long, {self._limits.pattern:,} are allowed",
@@ -237,7 +243,7 @@ class _Translator:
         if handler is not None:
             return self._nested(handler, node)
         if type(node) in _CONDITIONS or type(node) in _COMPARISONS or isinstance(node, exp.Connector):
-            raise self._error(node, "a value is expected here, not a condition", "join conditions with AND or OR")
+            raise self._error(node, "a value is expected here, not a condition", _NO_CONDITION)
         if isinstance(node, exp.Binary) and not isinstance(node, exp.Dot):
             raise self._error(node, "two operators follow each other", "one comparison takes one of = <> < <= > >=")
         raise self._error(node, f"{node.key} is not part of the filter language", "see docs/FILTERS.md for what is")
@@ -320,7 +326,7 @@ class _Translator:
             if isinstance(literal.value, str):
                 return Literal(timestamp_literal(literal.value, self._text, self._place(node)))
             if not (literal.value is None or isinstance(literal.value, datetime)):
-                raise self._error(node, f"{other.path[0]} is a timestamp", "write time > '2026-11-15T08:00:00Z'")
+                raise self._error(node, f"{other.path[0]} is a timestamp", "write it as '2026-11-15T08:00:00Z'")
         return literal
 
     def _literal_item(self, node: exp.Expr) -> Item | None:
@@ -364,38 +370,10 @@ _VALUES: dict[type[exp.Expr], Callable[[_Translator, exp.Expr], Value]] = {
 
 
 def _as_filter_error(text: str, error: ParseError) -> FilterError:
-    """Say in our words what sqlglot stumbled over."""
+    """Say in our words where sqlglot stumbled; `order` leaves it little to stumble over."""
     detail = error.errors[0] if error.errors else {}
-    description = str(detail.get("description", ""))
     highlight = str(detail.get("highlight", ""))
-    line, column = int(detail.get("line") or 1), int(detail.get("col") or 0)
-    line_start = 0
-    for _ in range(line - 1):
-        line_start = text.find("\n", line_start) + 1
-    end = min(line_start + column, len(text))
-    position = max(0, end - len(highlight))
-    if "Expecting )" in description:
-        return FilterError("a bracket is not closed", text=text, position=position, help="a ) is expected here")
-    if "missing for" in description:
-        if "'this'" in description and not description.endswith((".Not'>", ".Neg'>", ".Paren'>")):
-            operator = text[:position].rstrip()
-            return FilterError(
-                "something is missing before this",
-                text=text,
-                position=max(0, len(operator) - 1),
-                help="a value is expected",
-            )
-        return FilterError(
-            f"the filter ends too early after {highlight!r}",
-            text=text,
-            position=position,
-            help="a value or a condition is expected behind it",
-        )
-    if highlight:
-        return FilterError(
-            f"{highlight!r} is not expected here",
-            text=text,
-            position=position,
-            help="AND, OR, a comparison or the end of the filter would be",
-        )
-    return FilterError("the filter cannot be read", text=text, position=position, help=description or None)
+    before = str(detail.get("start_context", ""))
+    position = max(0, text.find(before + highlight)) + len(before) if highlight else 0
+    message = f"{advice.shown(highlight)!r} is not expected here" if highlight else "the filter cannot be read"
+    return FilterError(message, text=text, position=min(position, len(text)), help="see docs/FILTERS.md")

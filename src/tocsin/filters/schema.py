@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tocsin.errors import EventError, SchemaError
-from tocsin.filters import admission, intervals, values
+from tocsin.filters import admission, intervals, refusals, values
+from tocsin.filters.advice import near
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import domain
 from tocsin.model import ENVELOPE, Event
@@ -59,6 +60,10 @@ KINDS = {
 _OPTIONS = frozenset({"type", "min", "max", "step", "values"})
 _MAX_GRID = 2**53
 _MAX_POINTS = 4_096  # a finer grid is treated as an interval when looking for filters that match nothing
+_ALIASES = {"string": "text", "str": "text", "list": "array", "date": "timestamp", "datetime": "timestamp"} | (
+    dict.fromkeys(["int", "integer", "long", "float", "double", "decimal"], "number")
+)
+_LAYOUT = 'write ["event.type"], and below it lines like name = { type = "text" }'
 _LINE = re.compile(r"\(at line (\d+)")
 
 
@@ -196,7 +201,7 @@ class Schema:
         except tomllib.TOMLDecodeError as error:
             line = _LINE.search(str(error))
             raise SchemaError(
-                f"the schema is not TOML: {error}", position=int(line[1]) if line else None, help="see tomllib"
+                f"the schema is not TOML: {error}", position=int(line[1]) if line else None, help=_LAYOUT
             ) from None
         strict = True
         types: dict[str, list[Attribute]] = {}
@@ -205,9 +210,9 @@ class Schema:
                 strict = table
                 continue
             if not isinstance(table, dict):
-                raise SchemaError(
-                    f"{name} is neither strict nor a table", field=name, help='write ["event.type"] above it'
-                )
+                message = "strict is neither true nor false" if name == "strict" else f"{name} stands in no table"
+                help = "write strict = true" if name == "strict" else 'write ["event.type"] above it'
+                raise SchemaError(message, field=name, help=help)
             types[name] = [_declaration(f"{name}.{field}", field, options) for field, options in table.items()]
         return cls(types, strict=strict)
 
@@ -268,11 +273,9 @@ class Schema:
         if attribute is not None:
             return value if value is None else attribute.check(value, field)
         if self.strict:
-            raise EventError(
-                f"{field} is not declared for events of type {type}",
-                field=field,
-                help=admission.suggestion(name, declared),
-            )
+            likely = None if type in self._types else near(type, self._types)
+            help = f"did you mean the type {likely}?" if likely else refusals.suggestion(name, declared)
+            raise EventError(f"{field} is not declared for events of type {type}", field=field, help=help)
         return value
 
     def check_filter(self, wanted: Filter, type: str | None = None) -> Filter:
@@ -338,10 +341,12 @@ def _declaration(place: str, name: str, options: Any) -> Attribute:
         return SchemaError(f"{place}: {message}", field=place, help=help)
 
     if not isinstance(options, dict):
-        raise bad("a declaration is a table", 'write name = { type = "number" }')
+        kind = options if options in list(KINDS) else "number"
+        raise bad("a declaration is a table", f'write {name} = {{ type = "{kind}" }}')
     if unknown := options.keys() - _OPTIONS:
-        known = ", ".join(sorted(_OPTIONS))
-        raise bad(f"there is no option {min(unknown)}", f'there are {known}; a type with dots needs quotes: ["a.b"]')
+        known = near(min(unknown), _OPTIONS)
+        help = f"did you mean {known}?" if known else f"there are {', '.join(sorted(_OPTIONS))}"
+        raise bad(f"there is no option {min(unknown)}", f'{help}; an event type with dots needs quotes: ["a.b"]')
     if (
         not name
         or any(not part for part in name.split("."))
@@ -363,8 +368,14 @@ def _declaration(place: str, name: str, options: Any) -> Attribute:
     implied = "number" if numeric or (listed and not _all_text(listed)) else "text" if listed else None
     if kind is None:
         kind = implied
-    if kind not in KINDS or (implied is not None and kind != implied):
-        raise bad(f"the type {kind!r} does not fit", f"use one of {', '.join(KINDS)}; a range is of numbers")
+    if kind is None:
+        raise bad("it says neither a type nor a range", f'write {name} = {{ type = "text" }}')
+    if not isinstance(kind, str) or kind not in KINDS:
+        likely = _ALIASES.get(str(kind)) or near(str(kind), KINDS)
+        help = f"did you mean {likely}?" if likely else f"use one of {', '.join(KINDS)}"
+        raise bad(f"there is no type {kind!r}", help)
+    if implied is not None and kind != implied:
+        raise bad(f"the type {kind} does not fit: the range or the values are of type {implied}", "leave the type away")
     for option in numeric:
         if not _is_number(options[option]):
             raise bad(f"{option} is not a number", "write it without quotes")

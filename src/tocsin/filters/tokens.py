@@ -13,7 +13,6 @@ Not here: precedence (sqlglot's), which functions exist and what may stand where
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import datetime
 from typing import Any
@@ -24,12 +23,13 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tocsin.errors import EventError, FilterError, FilterLimitError
+from tocsin.filters import advice
 from tocsin.filters.limits import Limits
 from tocsin.filters.order import OPERANDS, check_order
 from tocsin.filters.syntax import FUNCTIONS
 from tocsin.model import parse_time
 
-__all__ = ["KEYWORDS", "NAME", "Item", "Tokens", "read_tokens", "timestamp_literal"]
+__all__ = ["KEYWORDS", "NAME", "Item", "Tokens", "place_in_string", "read_tokens", "timestamp_literal"]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -60,20 +60,6 @@ _SYMBOLS = frozenset(
         TokenType.NOT,  # also spelled "!"
     }
 )
-
-_REFUSED_HELP = {
-    ";": "a filter is one condition; join conditions with AND or OR",
-    "<=>": "use `=`, with IS NULL where a missing value is meant",
-    "||": "for a choice write OR; texts cannot be joined in a filter",
-    "&&": "write AND",
-    "::": "a number is written plainly (1, 2.5), and there are no casts in filters",
-    "[": "reach into the payload with dots: data.a.b; ask an array with array_contains(data.a, value)",
-    "{": "reach into the payload with dots: data.a.b",
-    ":": "reach into the payload with dots: data.a.b",
-    "?": "a filter has no parameters: write the value itself",
-    "@": "a filter has no parameters: write the value itself",
-    "$": "a filter has no parameters: write the value itself",
-}
 
 # Escapes Spark reads inside quotes. `\%` and `\_` keep their backslash (LIKE needs it), as in Spark; an escape Spark
 # does not know keeps its backslash too, where Spark drops it: '\d' in a pattern should mean what its author thinks.
@@ -140,7 +126,7 @@ def _vet(text: str, raw: list[Token], limits: Limits) -> Tokens:
         # The parser sees only the item's number, as a name it cannot know or as a digit string.
         label = str(len(items)) if token_type in (TokenType.STRING, TokenType.NUMBER) else f"i{len(items)}"
         items.append(Item(kind, value, at))
-        stream.append(Token(token_type, label, token.line, token.col, token.start, token.end))
+        stream.append(Token(token_type, label, token.line, token.col, at, token.end))
 
     depth = 0
     prefixes = 0
@@ -183,10 +169,11 @@ def _vet(text: str, raw: list[Token], limits: Limits) -> Tokens:
             and following.start == token.end + 1
             and (not stream or stream[-1].token_type not in OPERANDS)
         ):  # .5
-            put(token, "number", _number_value(text, "." + following.text, token.start), TokenType.NUMBER, token.start)
+            number = _number_value(text, "." + following.text, token.start)
+            put(following, "number", number, TokenType.NUMBER, token.start)
             index += 1
             prefixes = 0
-        elif kind is TokenType.IDENTIFIER:  # `quoted`
+        elif kind is TokenType.IDENTIFIER and spelled[0] == "`":
             put(token, "name", token.text, TokenType.VAR, token.start)
             prefixes = 0
         elif stream and stream[-1].token_type is TokenType.DOT and NAME.match(spelled):  # also a keyword: data.in
@@ -213,7 +200,7 @@ def _vet(text: str, raw: list[Token], limits: Limits) -> Tokens:
             prefixes = prefixes + 1 if kind in (TokenType.NOT, TokenType.DASH, TokenType.PLUS) else 0
             stream.append(token)
         else:
-            raise _refused(text, token, spelled)
+            raise _refused(text, token, raw[index - 2] if index > 1 else None, following)
         token.comments.clear()
         if depth + prefixes > limits.depth:
             raise FilterLimitError(
@@ -234,33 +221,50 @@ def _is_function(token: Token, items: list[Item]) -> bool:
 
 def _function(text: str, token: Token, spelled: str) -> str:
     name = spelled.lower()
-    if name not in FUNCTIONS:
-        near = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
-        help = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(FUNCTIONS))}"
-        raise FilterError(f"there is no function {spelled}", text=text, position=token.start, help=help)
-    return name
+    if name in FUNCTIONS:
+        return name
+    shown = advice.shown(spelled)
+    opening = advice.leading(name.upper(), shown, "x")  # WHERE (x = 1)
+    message, help = opening or (f"there is no function {shown}", advice.function(name))
+    raise FilterError(message, text=text, position=token.start, help=help)
 
 
-def _refused(text: str, token: Token, spelled: str) -> FilterError:
+def _refused(text: str, token: Token, before: Token | None, behind: Token | None) -> FilterError:
+    spelled = text[token.start : token.end + 1]
     position = token.start
-    if spelled[:1].isdigit():
-        message, help = f"{spelled!r} is neither a number nor a name", "quote an odd name with back-ticks: `3x`"
-    elif spelled[:1].isalpha():
-        message, help = f"{spelled!r} is not a plain name", "quote a name with other letters with back-ticks"
+    word = " ".join(spelled.upper().split())
+    shown = advice.shown(spelled)
+    if odd := advice.odd_character(spelled):
+        place, message, help = odd
+        position += place
+    elif spelled[0].isdigit():
+        message, help = advice.number(spelled)
+    elif spelled[-1] in ("'", '"'):
+        message, help = f"{spelled[0]!r} before a quote has no meaning here", "only r'…' may have a letter before it"
+    elif found := advice.infix(word, "x", "'…'"):
+        message, help = f"{shown!r} is not part of the filter language", found
+    elif spelled[0].isalpha():
+        message, help = f"{shown!r} is not a plain name", f"quote a name with other letters with back-ticks: `{shown}`"
     else:
-        message = f"{spelled!r} is not part of the filter language"
-        help = _REFUSED_HELP.get(spelled, "see docs/FILTERS.md for what is")
+        message = f"{shown!r} is not part of the filter language"
+        beside = [text[other.start : other.end + 1] if other is not None else "" for other in (before, behind)]
+        help = advice.symbol(spelled, *beside)
     return FilterError(message, text=text, position=position, help=help)
 
 
 def _unclosed(text: str, error: TokenError) -> FilterError:
     """Find what was opened and never closed: sqlglot does not say where."""
+    doubled = "a quote inside a text is doubled: 'it''s'"
+    early = None  # where a text seems to have ended too soon: the second quote of 'it's'
     for match in _ENCLOSED.finditer(text):
         if opener := match.group("open"):
+            if opener in "'\"" and early is not None:
+                return FilterError("a text ends here, too early", text=text, position=early, help=doubled)
             name = {"/*": "comment", "`": "quoted name"}.get(opener, "string")
-            return FilterError(
-                f"a {name} is not closed", text=text, position=match.start(), help=f"close it: {opener[::-1]}"
-            )
+            help = f"close it: {opener[::-1]}" + (f"; {doubled}" if name == "string" else "")
+            return FilterError(f"a {name} is not closed", text=text, position=match.start(), help=help)
+        if early is None and match.group()[-1] in "'\"" and text[match.end() : match.end() + 1].isalnum():
+            early = match.end() - 1
     return FilterError(f"the filter cannot be read ({error})", text=text, position=0)
 
 
@@ -270,6 +274,24 @@ def _string_value(text: str, token: Token) -> str:
         return spelled[2:-1]  # r'…'
     body = spelled[1:-1]
     return _ESCAPE.sub(_unescape, body) if "\\" in body else body
+
+
+def place_in_string(text: str, at: int, index: int) -> int:
+    """Return where in `text` character `index` of the string literal at `at` is spelled (its end, if there is none)."""
+    raw = text[at] in "rR"
+    quote, place = text[at + raw], at + raw + 1
+    while index > 0 and place < len(text):
+        width = length = 1  # characters spelled, and characters meant
+        if text[place] == quote:
+            if not text.startswith(quote, place + 1):
+                break
+            raw, width = False, 2
+        elif not raw and (escape := _ESCAPE.match(text, place)):
+            width, length = len(escape.group()), len(_unescape(escape))
+        if length > index:  # inside an escape that keeps its backslash
+            return place + index
+        place, index = place + width, index - length
+    return place
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -284,7 +306,8 @@ def _number_value(text: str, spelled: str, at: int) -> int | float:
     try:
         return int(spelled) if spelled.isdigit() else float(spelled)
     except ValueError:
-        raise FilterError(f"{spelled[:40]!r} is not a number", text=text, position=at) from None
+        message, help = f"{advice.shown(spelled)!r} is not a number", "write it as 5, 2.5 or 1e9; a text goes in quotes"
+        raise FilterError(message, text=text, position=at, help=help) from None
 
 
 def timestamp_literal(value: str, text: str, at: int) -> datetime:
@@ -297,7 +320,7 @@ def timestamp_literal(value: str, text: str, at: int) -> datetime:
         return parse_time(value, "timestamp")
     except EventError:
         raise FilterError(
-            f"{value!r} is not a timestamp with a zone",
+            f"{advice.shown(value)!r} is not a timestamp with a zone",
             text=text,
             position=at,
             help="write it as '2026-11-15T08:00:00Z' or '2026-11-15T09:00:00+01:00'",

@@ -7,7 +7,6 @@ column (`arrow`), without making Python objects for the values; anything less pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from tocsin.filters.index import arrow, engine, vectors
 from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex
+from tocsin.filters.index.naming import names_of_events
 from tocsin.filters.index.registry import Key, flat, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.model import Event
@@ -28,7 +28,6 @@ __all__ = ["Rows", "encode", "match_batch", "plain_pairs"]
 CHUNK = 2048
 """Events matched at a time."""
 _MAX_CELLS = 4_000_000  # dense rows never take more than this many codes or keys
-_MANY = 16  # keys per event from which NumPy gathers them quicker than a loop
 BUCKET_MAJOR = 40_000
 """Postings from which walking each bucket once for all events pays."""
 
@@ -113,13 +112,13 @@ def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueC
 
 def encode(view: View, scratch: Scratch, events: Sequence[Event]) -> Rows:
     """Write events into a scratch space made for so many, and spread them out in rows."""
-    encode_event, buffers, width = scratch.encode, scratch.buffers, scratch.width
+    encode_event, width = scratch.encode, scratch.width
     codes = row = 0
     ends = []
     for event in events:
         if not isinstance(event, Event):
             raise not_an_event(event)
-        codes = encode_event(event, buffers, codes, row)
+        codes = encode_event(event, codes, row)
         row += width
         ends.append(codes)
     found = scratch.codes[:codes]
@@ -158,32 +157,20 @@ def _match(
         pairs, residues = _kernel_pairs(kernels, view, scratch, rows)
     view.collect(scratch)
     live.watch(view)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=count))]).tolist()
-    results = _named(live, pairs[1], starts)
-    if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner
-        return None
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=count))])
+    results: list[list[Any]] = names_of_events(live.registry, pairs[1], starts)
     keys = live.registry.keys
     for event, owed in residues.items():
         found = pairs[1][starts[event] : starts[event + 1]].tolist()
-        results[event].extend(keys[entry] for entry in residue_check(view, owed, found, events[event]))
+        results[event].extend([keys[entry] for entry in residue_check(view, owed, found, events[event])])
         results[event] = flat(results[event])
+    if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner before it was named
+        return None
     if live.registry.changes != changes:
         return [flat(result) for result in results]
-    results = [flat(result) if None in result else result for result in results]
     for event in np.unique(pairs[0][live.registry.are_shared(pairs[1])]).tolist():
         results[event] = flat(results[event])
     return results
-
-
-def _named(live: LiveIndex, entries: Array, starts: list[int]) -> list[list[Any]]:
-    """Keys of each event's entries."""
-    if len(entries) < _MANY * len(starts):
-        keys = live.registry.keys
-        flat = [keys[entry] for entry in entries.tolist()]
-        return [flat[first:last] for first, last in pairwise(starts)]
-    # Long results: gather them event by event in C, so that each key is touched once while it is in the cache.
-    named = live.registry.key_array()
-    return [named[entries[first:last]].tolist() for first, last in pairwise(starts)]
 
 
 def _kernel_pairs(

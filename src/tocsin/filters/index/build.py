@@ -15,6 +15,9 @@ Pure NumPy, so it runs the same without Numba and mostly without the interpreter
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -80,7 +83,7 @@ def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods)
     order = np.argsort(posting_bucket, kind="stable")
     posting_bucket, posting_row = posting_bucket[order], posting_row[order]
     used, first = np.unique(posting_bucket, return_index=True)
-    last = np.append(first[1:], len(posting_bucket))
+    last = np.append(first[1:], len(posting_bucket))[: len(first)]  # nothing where there is nothing
     posting_row = posting_row[_sort_large(first, last, group[posting_row], low[posting_row])]
 
     # Reorder the records: as their first postings are, so that what is tested together lies together.
@@ -106,13 +109,9 @@ def build(tables: Tables, code_dimension: Array, orders: int, seen: Likelihoods)
             "grid": grids,
             "grid_bounds": np.concatenate(grid_bounds) if grid_bounds else np.zeros(1, np.int64),
             "grid_bucket": bucket_of[node_base:presence_base],
-            "bucket_first": first.astype(np.int32),
-            "bucket_last": last.astype(np.int32),
             **_groups(first, last, group[posting_row]),
-            "entry_signature": _signatures(parts)[posting_row],
-            "entry_record": place_of[posting_row],
+            "entries": _side_by_side(_signatures(parts)[posting_row], place_of[posting_row], high[posting_row]),
             "entry_low": low[posting_row],
-            "entry_high": high[posting_row],
         },
         codes_known=node_base,
         orders_known=orders,
@@ -212,6 +211,14 @@ def interval_nodes(bounds: Array, lows: Array, highs: Array) -> tuple[Array, Arr
     return first, (high >> level) - (low >> level) + 1
 
 
+def interval_node(bounds: Any, low: int, high: int) -> tuple[int, int]:
+    """The same for one range, without arrays."""
+    first, last, level = bisect_right(bounds, low), bisect_right(bounds, high), 0
+    while (last >> level) - (first >> level) >= _MAX_NODES:
+        level += 1
+    return (GRID_CELLS >> level) + (first >> level), (last >> level) - (first >> level) + 1
+
+
 def _postings(
     parts: Parts, stream: Array, tests: _Tests, access: Array, bounds: list[Array], codes: int, orders: int
 ) -> tuple[Array, Array, int, Array]:
@@ -280,7 +287,7 @@ def _sort_large(first: Array, last: Array, group: Array, low: Array) -> Array:
 
 
 def _groups(first: Array, last: Array, group: Array) -> dict[str, Array]:
-    """Cut large buckets into runs of equal group."""
+    """Buckets, large ones cut into runs of equal group; what is read together lies together."""
     large = last - first > SMALL_BUCKET
     starts = np.zeros(len(group) + 1, bool)
     inside = np.zeros(len(group) + 1, np.int64)
@@ -297,12 +304,19 @@ def _groups(first: Array, last: Array, group: Array) -> dict[str, Array]:
     np.add.at(counts, bucket_of_group, 1)
     begins = np.cumsum(counts) - counts
     return {
-        "bucket_groups": np.where(large, begins, -1).astype(np.int32),
-        "bucket_group_count": counts,
+        "buckets": np.column_stack([first, last, np.where(large, begins, -1), counts]).astype(np.int32),
         "group_dimension": group[group_first].astype(np.int32),
         "group_first": group_first.astype(np.int32),
         "group_last": group_last.astype(np.int32),
     }
+
+
+def _side_by_side(signatures: Array, records: Array, highs: Array) -> Array:
+    """Entries of four words, so that most tests of a small bucket read one line of the cache."""
+    entries: Array = np.empty((len(records), 4), np.int32)
+    entries[:, :2] = signatures.view(np.int32).reshape(-1, 2)
+    entries[:, 2], entries[:, 3] = records, highs
+    return entries
 
 
 def _signatures(parts: Parts) -> Array:

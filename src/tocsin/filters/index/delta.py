@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tocsin.filters.index.build import MAX_LISTED, Segment, interval_nodes
+from tocsin.filters.index.build import MAX_LISTED, Segment, interval_node
 from tocsin.filters.index.header import GRID_CELLS
 from tocsin.filters.index.layout import Column, read_record
 from tocsin.filters.index.space import IN, CodedConjunction
@@ -53,7 +53,7 @@ class Delta:
         self.link_record = Column(np.int32)
         self.unindexed = 0
         self._grids = segment.arrays["grid"] if segment else np.zeros(0, np.int32)
-        self._bounds = segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64)
+        self._bounds = memoryview(segment.arrays["grid_bounds"] if segment else np.zeros(0, np.int64))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         """Conjunctions added since the build, removed ones among them."""
@@ -75,7 +75,8 @@ class Delta:
         heads, places = self._place(row, code_counts)
         record = self.stream.size
         moved = self.stream.extend(words)
-        self.places.extend([record])
+        self.places.reserve(self.places.size + 1)
+        self.places.append(record)
         if row.residues:
             self.residues[record] = row.residues
         moved = self.link_next.reserve(self.link_next.size + len(places)) or moved
@@ -101,9 +102,9 @@ class Delta:
             if dimension < len(self._grids) and self._grids[dimension] >= 0:
                 grid = int(self._grids[dimension])
                 bounds = self._bounds[grid * (GRID_CELLS - 1) : (grid + 1) * (GRID_CELLS - 1)]
-                first, count = interval_nodes(bounds, np.array([low]), np.array([high]))
-                node = grid * 2 * GRID_CELLS + int(first[0])
-                return "grid", list(range(node, node + int(count[0])))
+                first, count = interval_node(bounds, low, high)
+                node = grid * 2 * GRID_CELLS + first
+                return "grid", list(range(node, node + count))
         if row.ranges:
             return "order", [row.ranges[0][0]]
         self.unindexed += 1

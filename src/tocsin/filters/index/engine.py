@@ -15,7 +15,9 @@ import os
 import threading
 from typing import Any
 
-__all__ = ["Kernels", "kernels", "start", "wait"]
+from tocsin.filters.index.builtin import supported
+
+__all__ = ["Kernels", "columns", "kernels", "native", "start", "wait"]
 
 _PATIENCE = 3.0  # seconds: loading from the cache takes well under one
 
@@ -23,12 +25,24 @@ Kernels = Any
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
 _loaded: Kernels | None = None
+_native: Kernels | None = None
+_columns: Kernels | None = None
 _failure: str | None = None
 
 
 def kernels() -> Kernels | None:
     """The loaded kernels, or None: use `vectors`."""
     return _loaded
+
+
+def native() -> Kernels | None:
+    """The loaded kernels that read events and name keys; None: use `encoder`, and Python."""
+    return _native if _loaded is not None else None
+
+
+def columns() -> Kernels | None:
+    """The loaded kernels over Arrow columns; None: use Arrow's own functions."""
+    return _columns if _loaded is not None else None
 
 
 def failure() -> str | None:
@@ -59,8 +73,11 @@ def wait() -> bool:
 
 
 def _load() -> None:
-    global _loaded, _failure
+    global _loaded, _native, _columns, _failure
     try:
+        if supported():
+            _native = importlib.import_module("tocsin.filters.index.native")
+        _columns = importlib.import_module("tocsin.filters.index.columns")
         _loaded = importlib.import_module("tocsin.filters.index.kernels")
     except ImportError as error:
         _failure = f"Numba is not installed ({error}); pip install 'tocsin[fast]'"

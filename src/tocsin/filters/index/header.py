@@ -29,17 +29,12 @@ _SEGMENT = (
     "grid",  # grid of each ordered dimension, or -1
     "grid_bounds",  # GRID_CELLS - 1 keys for each grid: cell i holds bounds[i-1] <= key < bounds[i]
     "grid_bucket",  # 2 * GRID_CELLS nodes for each grid (heap order), bucket or -1
-    "bucket_first",
-    "bucket_last",
-    "bucket_groups",  # first group of a bucket, or -1 where it is small and has none
-    "bucket_group_count",
+    "buckets",  # four words each: first entry, last, first group or -1 where it is small and has none, groups
     "group_dimension",  # coded dimension, or -1 - ordered dimension; NO_SECOND where there is no second test
     "group_first",
     "group_last",
-    "entry_signature",
-    "entry_record",  # place of its record in the stream
+    "entries",  # four words each: signature (two), place of its record in the stream, high end of the second test
     "entry_low",  # second test: code, or upper half of the low key
-    "entry_high",
 )
 _DELTA = ("stream", "code_head", "order_head", "grid_head", "always_head", "link_next", "link_record", "links")
 _EVENT = (
@@ -86,13 +81,14 @@ SLOT = {name: place for place, name in enumerate(NAMES)}
 
 
 class Header:
-    """One header; `numbers` is what a kernel gets, `view` a quick way to write counters from Python."""
+    """One header; kernels get `numbers` or its `address`, `view` is a quick way to write counters from Python."""
 
-    __slots__ = ("_pinned", "numbers", "view")
+    __slots__ = ("_pinned", "address", "numbers", "view")
 
     def __init__(self) -> None:
         """All addresses and counters 0."""
         self.numbers: Array = np.zeros(len(NAMES), np.int64)
+        self.address = int(self.numbers.ctypes.data)
         self.view = memoryview(self.numbers)  # type: ignore[arg-type]
         self._pinned: dict[str, Array] = {}
 

@@ -17,7 +17,7 @@ the sizes.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit, types
+from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
 from tocsin.filters.index.header import GRID_CELLS, NO_SECOND, SAMPLES, SLOT, WATCH
@@ -78,13 +78,10 @@ def _u8(address):
 _S_STREAM, _D_STREAM = SLOT["segment_stream"], SLOT["delta_stream"]
 _S_CODE_BUCKET, _S_GRID, _S_GRID_BOUNDS = SLOT["segment_code_bucket"], SLOT["segment_grid"], SLOT["segment_grid_bounds"]
 _S_GRID_BUCKET, _S_ORDER_BUCKET = SLOT["segment_grid_bucket"], SLOT["segment_order_bucket"]
-_S_BUCKET_FIRST, _S_BUCKET_LAST = SLOT["segment_bucket_first"], SLOT["segment_bucket_last"]
-_S_BUCKET_GROUPS, _S_BUCKET_GROUP_COUNT = SLOT["segment_bucket_groups"], SLOT["segment_bucket_group_count"]
+_S_BUCKETS, _S_ENTRIES, _S_LOW = SLOT["segment_buckets"], SLOT["segment_entries"], SLOT["segment_entry_low"]
 _S_GROUP_DIMENSION, _S_GROUP_FIRST, _S_GROUP_LAST = (
     SLOT["segment_group_dimension"], SLOT["segment_group_first"], SLOT["segment_group_last"],
 )  # fmt: skip
-_S_SIGNATURE, _S_RECORD = SLOT["segment_entry_signature"], SLOT["segment_entry_record"]
-_S_LOW, _S_HIGH = SLOT["segment_entry_low"], SLOT["segment_entry_high"]
 _D_CODE_HEAD, _D_ORDER_HEAD, _D_GRID_HEAD = SLOT["delta_code_head"], SLOT["delta_order_head"], SLOT["delta_grid_head"]
 _D_NEXT, _D_RECORD, _D_LINKS = SLOT["delta_link_next"], SLOT["delta_link_record"], SLOT["delta_links"]
 _CODES_IN, _ORDERS_IN, _KEYS_IN, _IS_DOUBLE = SLOT["codes_in"], SLOT["orders_in"], SLOT["keys_in"], SLOT["is_double"]
@@ -97,6 +94,8 @@ _CODES_KNOWN, _ORDERS_KNOWN = SLOT["codes_known"], SLOT["orders_known"]
 _ALWAYS_BUCKET, _D_ALWAYS_HEAD = SLOT["always_bucket"], SLOT["delta_always_head"]
 _STAMP, _RESIDUE_COUNT, _EVENTS = SLOT["stamp"], SLOT["residue_count"], SLOT["events"]
 _SCANNED, _TESTED, _MATCHED = SLOT["scanned"], SLOT["tested"], SLOT["matched"]
+_whole = types.ExternalFunction("PyLong_AsLongLong", types.int64(types.intp))
+_from_whole = types.ExternalFunction("PyLong_FromLongLong", types.intp(types.int64))
 _INFINITY_KEY, _SIGN, _LOWER = 0x7FF0_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0xFFFF_FFFF
 
 
@@ -227,17 +226,18 @@ def _walk_entries(
     h, first, last, lowest_high, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp
 ):
     """Test the entries of a stretch: signature, upper end of the second test, then the whole record."""
-    signatures, records, highs = _u64(h[_S_SIGNATURE]), _i32(h[_S_RECORD]), _i32(h[_S_HIGH])
-    stream = h[_S_STREAM]
+    entry, stream = h[_S_ENTRIES] + 16 * first, h[_S_STREAM]
     lacking = ~signature
     tested = 0
-    for j in range(first, last):
-        if signatures[j] & lacking == 0 and highs[j] >= lowest_high:
-            record = stream + 4 * types.int64(records[j])
+    for _ in range(first, last):
+        words = _i32(entry)
+        if _u64(entry)[0] & lacking == 0 and words[3] >= lowest_high:
+            record = stream + 4 * types.int64(words[2])
             if _i32(record)[2] >> FLAG_SHIFT != 0:
                 tested += 1
                 if _holds(record, row_codes_at, row_keys_at, members_at, member_count):
-                    count = _emit(h, record, records[j], count, stamp)
+                    count = _emit(h, record, words[2], count, stamp)
+        entry += 16
     h[_SCANNED] += last - first
     h[_TESTED] += tested
     return count
@@ -246,14 +246,13 @@ def _walk_entries(
 @njit
 def _walk_bucket(h, bucket, signature, row_codes_at, row_keys_at, members_at, member_count, count, stamp):
     """Test a bucket; where it has groups, only the stretch of each whose second test can be true."""
-    lows = _i32(h[_S_LOW])
-    group = types.int64(_i32(h[_S_BUCKET_GROUPS])[bucket])
-    end = group + _i32(h[_S_BUCKET_GROUP_COUNT])[bucket] if group >= 0 else 0
+    lows, about = _i32(h[_S_LOW]), _i32(h[_S_BUCKETS] + 16 * types.int64(bucket))
+    group = types.int64(about[2])
+    end = group + about[3] if group >= 0 else 0
     while group < end:
         lowest_high = types.int64(-(2**31))
         if group < 0:  # a small bucket: all of it
-            first = types.int64(_i32(h[_S_BUCKET_FIRST])[bucket])
-            last = types.int64(_i32(h[_S_BUCKET_LAST])[bucket])
+            first, last = types.int64(about[0]), types.int64(about[1])
         else:
             first = types.int64(_i32(h[_S_GROUP_FIRST])[group])
             last = types.int64(_i32(h[_S_GROUP_LAST])[group])
@@ -396,13 +395,8 @@ def _observe(h, codes, code_count, orders, order_count, row_keys):
             counts[dimension] += 1
 
 
-@njit(["int64(int64[::1], int64)"], cache=True)
-def match_one(h, code_count):
-    """Match the event in `codes_in` and `keys_in`; clears the latter.
-
-    Returns how many entries are in `out_entries`; or -1 minus that, where there are residues, an entry has several
-    keys, or it is time to look at the index.
-    """
+@njit
+def _match_one(h, code_count):
     codes, orders, keys = _i32(h[_CODES_IN]), _i32(h[_ORDERS_IN]), _i64(h[_KEYS_IN])
     row_codes, row_keys = _i32(h[_ROW_CODES]), _i64(h[_ROW_KEYS])
     code_dimension, is_double = _i32(h[_CODE_DIMENSION]), _u8(h[_IS_DOUBLE])
@@ -432,6 +426,16 @@ def match_one(h, code_count):
         return count
     h[_SHARED_SEEN] = 0
     return -1 - count
+
+
+@cfunc(types.intp(types.intp, types.intp, types.intp), cache=True)
+def match_one(header, arguments, count):
+    """Match the event in `codes_in` and `keys_in` of the header; clears the latter. Argument: the number of codes.
+
+    Returns how many entries are in `out_entries`; or -1 minus that, where there are residues, an entry has several
+    keys, or it is time to look at the index. To be called as a `builtin`.
+    """
+    return _from_whole(_match_one(_i64(_whole(header)), _whole(_i64(arguments)[0])))
 
 
 @njit

@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 
 from tocsin.filters import intervals
 
-__all__ = ["ABSENT", "HIGHEST", "LOWEST", "NO_KEY", "CrowdedError", "Labels"]
+__all__ = ["ABSENT", "HIGHEST", "LOWEST", "NO_KEY", "Array", "CrowdedError", "Labels"]
+
+Array = npt.NDArray[Any]
 
 ABSENT = -(2**63)
 """The key of a missing value: below every `low`, so that a missing value passes no range test."""
@@ -102,24 +104,28 @@ class Labels:
             if version == self.version and not version & 1:
                 return key
 
-    def keys(self, texts: list[str], array: pa.Array) -> npt.NDArray[np.int64]:
+    def keys(self, texts: list[str], array: pa.Array) -> Array:
         """Keys of many distinct values, given as a list and as an Arrow array."""
+        _, (mine, labels) = self.snapshot()
+        if not mine:
+            return np.full(len(texts), LOWEST + 1)
+        if len(mine) <= 2 * len(texts):
+            places = _places_by_sorting(mine, array)
+        else:
+            places = np.fromiter((bisect_right(mine, text) for text in texts), np.int64, len(texts))
+        exact = np.fromiter(
+            (mine[place - 1] == text for place, text in zip(places.tolist(), texts, strict=True)), bool, len(texts)
+        )
+        found = np.array(labels, np.int64)[places - 1] + np.where(exact, 1, 2)
+        return np.where(places > 0, found, LOWEST + 1)
+
+    def snapshot(self) -> tuple[int, tuple[list[str], list[int]]]:
+        """Texts and labels that belong together, copied, with the version they are of."""
         while True:
             version = self.version
-            mine, labels = list(self._texts), np.array(self._labels, np.int64)
-            if version & 1 or version != self.version:
-                continue
-            if not mine:
-                return np.full(len(texts), LOWEST + 1)
-            if len(mine) <= 2 * len(texts):
-                places = _places_by_sorting(mine, array)
-            else:
-                places = np.fromiter((bisect_right(mine, text) for text in texts), np.int64, len(texts))
-            exact = np.fromiter(
-                (mine[place - 1] == text for place, text in zip(places.tolist(), texts, strict=True)), bool, len(texts)
-            )
-            found = labels[places - 1] + np.where(exact, 1, 2)
-            return np.where(places > 0, found, LOWEST + 1)
+            texts, labels = list(self._texts), list(self._labels)
+            if version == self.version and not version & 1:
+                return version, (texts, labels)
 
     def closed(self, cut: Any, high: bool) -> int:
         """The key that a cut allows first (as a low end) or last (as a high end)."""
@@ -144,7 +150,7 @@ class Labels:
         gap = (2 * _WIDEST // (len(self._texts) + 1)) & ~3
         return Labels.load(self._texts, [-_WIDEST + gap * (place + 1) for place in range(len(self._texts))])
 
-    def move(self, keys: npt.NDArray[np.int64], other: Labels) -> npt.NDArray[np.int64]:
+    def move(self, keys: Array, other: Labels) -> Array:
         """Keys of these labels as keys of `other`, which has the same texts."""
         if not self._labels:
             return keys
@@ -165,7 +171,7 @@ class Labels:
         return made
 
 
-def _places_by_sorting(bounds: list[str], texts: pa.Array) -> npt.NDArray[np.int64]:
+def _places_by_sorting(bounds: list[str], texts: pa.Array) -> Array:
     """How many bounds lie at or below each text: sort both together (Arrow does it in C++, stably) and count."""
     order = pc.sort_indices(pa.concat_arrays([pa.array(bounds, pa.large_string()), texts.cast(pa.large_string())]))
     order = order.to_numpy(zero_copy_only=False)

@@ -13,11 +13,12 @@ A record is known by the place of its first word. Its flags are its only words t
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tocsin.filters.index.labels import Array
 from tocsin.filters.index.space import WITHIN_CUTS, CodedConjunction, SetTest
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
     "record_words",
 ]
 
-Array = npt.NDArray[Any]
 
 ALIVE, RESIDUE, MULTIPLE, SHARED = 1, 2, 4, 8
 """Flags of a conjunction: 0 = removed; RESIDUE = Python must test more; MULTIPLE = its filter has other alternatives;
@@ -98,7 +98,10 @@ class Column:
         """Append; True if the array moved."""
         size = self.size + len(items)
         moved = self.reserve(size)
-        self.data[self.size : size] = items
+        if items.__class__ is list:  # a few: no need to let NumPy find out what they are
+            self.view[self.size : size] = array(self.view.format, items)
+        else:
+            self.data[self.size : size] = items
         self.size = size
         return moved
 

@@ -87,11 +87,12 @@ class LiveIndex:
     def remove(self, key: Key) -> bool:
         """Remove; False if there is no such key."""
         with self.lock:
-            if key.__class__ is bool or key not in self.registry.entry_of:
+            registry = self.registry
+            entry = registry.entry_of.get(key)
+            if entry is None or key.__class__ is bool:
                 return False
-            entry = self.registry.detach(key)
-            if entry is not None:
-                for row in self.registry.rows(entry):
+            if registry.detach(key, entry):
+                for row in registry.rows(entry):
                     self.view.kill(row)
         return True
 

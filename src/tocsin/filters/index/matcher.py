@@ -23,7 +23,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index import batch, engine, explain, wire
 from tocsin.filters.index.header import SLOT, WATCH
 from tocsin.filters.index.live import LiveIndex, segment_bytes
-from tocsin.filters.index.registry import Key, Shared, flat, not_an_event
+from tocsin.filters.index.registry import Key, Shared, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.filters.language import parse
 from tocsin.model import Event
@@ -105,7 +105,7 @@ class Matcher:
                 result = self._finish(view, scratch, event, *result)
             view.pool.append(scratch)
             if view is live.view:  # else it was rebuilt meanwhile, and an entry's number may have got another owner
-                return flat(result) if None in result else result
+                return result
 
     def _ask_plain(self, view: View, scratch: Scratch, event: Event) -> tuple[list[int], list[int]] | None:
         """Match with NumPy."""
@@ -130,7 +130,7 @@ class Matcher:
             key = keys[entry]
             if key.__class__ is Shared:
                 found += key
-            else:
+            elif key is not None:
                 found.append(key)
         return found
 
@@ -164,7 +164,8 @@ class Matcher:
         """Count what is there and what matching cost.
 
         `scanned` entries were looked at, `tested` conjunctions tried in full, `residue_tests` conditions asked in
-        Python; `unindexed` conjunctions are looked at for every event.
+        Python; `unindexed` conjunctions are looked at for every event. `bytes` is the index itself, `key_bytes` what
+        finds an entry by its key, `dictionary_bytes` the texts filters name and the dictionaries that find them.
         """
         live = self._live
         with live.lock:
@@ -180,7 +181,7 @@ class Matcher:
                 "with_residue": view.residue_rows,
                 "dimensions": len(view.space.coded) + len(view.space.ordered),
                 "codes": len(view.space.code_values),
-                "buckets": len(segment.arrays["bucket_first"]) if segment is not None else 0,
+                "buckets": len(segment.arrays["buckets"]) if segment is not None else 0,
                 "groups": len(segment.arrays["group_first"]) if segment is not None else 0,
                 "postings": len(segment.arrays["entry_low"]) if segment is not None else 0,
                 **view.totals(),
@@ -188,6 +189,7 @@ class Matcher:
                 "rebuilds": live.rebuilds,
                 "bytes": segment_bytes(segment) + view.delta.size_in_bytes + registry.size_in_bytes,
                 "key_bytes": registry.key_bytes,
+                "dictionary_bytes": view.space.size_in_bytes,
                 "engine": "numba" if engine.kernels() is not None else "numpy",
             }
 

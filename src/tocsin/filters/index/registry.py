@@ -1,7 +1,7 @@
 """Who is behind an entry: keys, identical filters, and where an entry's conjunctions stand.
 
 An *entry* is one distinct filter; keys with identical filters share it. Identity is a 128-bit digest of the normal
-form, kept in sorted arrays (20 bytes a filter) plus a dictionary for those added since the last build.
+form, kept in sorted arrays (28 bytes a filter) plus a dictionary for those added since the last build.
 
 Concurrency: written under the matcher's lock. Readers look up `keys[entry]`, which is None for an entry just removed. A
 removed entry's number is used again only after the next build, when no conjunction refers to it any more.
@@ -87,13 +87,12 @@ class Registry:
         self._is_shared = Column(np.uint8)
         self.changes = 0
         """Grows with every entry made and every key attached or detached."""
-        self._array: Array | None = None
-        self._array_of = -1
         self._rows = Column(np.int32)
         self._other_rows: dict[int, list[int]] = {}
         self._digests = Column(np.uint64)
         # Entries of the last build in the order of their digests; none that may be used again, so the order holds.
         self._by_digest: Any = memoryview(b"")
+        self._sorted_digests: Any = memoryview(b"")  # the first words of their digests
         self._recent: dict[bytes, int] = {}
         self._free: list[int] = []
         self._removed: list[int] = []
@@ -134,16 +133,14 @@ class Registry:
     def find(self, identity: bytes) -> int | None:
         """The live entry with this identity."""
         entry = self._recent.get(identity)
-        if entry is not None:
+        if entry is not None and self.keys[entry] is not None:  # else it was removed; its number is not used again yet
             return entry
-        words = self._digests.view
-        place = bisect_left(self._by_digest, _words(identity)[0], key=lambda entry: words[2 * entry])
-        while place < len(self._by_digest):
+        word = _words(identity)[0]
+        place = bisect_left(self._sorted_digests, word)
+        while place < len(self._sorted_digests) and self._sorted_digests[place] == word:
             entry = int(self._by_digest[place])
             if self._identity(entry) == identity and self.keys[entry] is not None:
                 return entry
-            if self._identity(entry)[:8] != identity[:8]:
-                return None
             place += 1
         return None
 
@@ -165,7 +162,8 @@ class Registry:
             self._rows.reserve(entry + 1)
             self._digests.reserve(2 * entry + 2)
             self._rows.size, self._digests.size = entry + 1, 2 * entry + 2
-        self._digests.view[2 * entry], self._digests.view[2 * entry + 1] = _words(identity)
+        digests = self._digests.view
+        digests[2 * entry], digests[2 * entry + 1] = _words(identity)
         self._rows.view[entry] = NO_ROWS
         self._other_rows.pop(entry, None)
         self._recent[identity] = entry
@@ -186,34 +184,24 @@ class Registry:
         self._is_shared.size = max(self._is_shared.size, entry + 1)
         self.keys[entry] = Shared([*present, key] if isinstance(present, Shared) else [present, key])
 
-    def detach(self, key: Key) -> int | None:
-        """Take a key away; returns its entry if that has no keys left now."""
+    def detach(self, key: Key, entry: int) -> bool:
+        """Take a key away from its entry; True if that has no keys left now."""
         self.changes += 1
-        entry = self.entry_of.pop(key)
+        del self.entry_of[key]
         present = self.keys[entry]
-        if not isinstance(present, Shared):
+        if present.__class__ is not Shared:
             self.keys[entry] = None
             self._removed.append(entry)
-            if self._recent:
-                self._recent.pop(self._identity(entry), None)
-            return entry
+            return True
         rest = [other for other in present if other != key]
         self.keys[entry] = Shared(rest) if len(rest) > 1 else rest[0]
-        return None
+        return False
 
     def are_shared(self, entries: Array) -> Array:
         """Which of these entries have (or had) several keys?"""
         known = self._is_shared
         shared: Array = (entries < known.size) & (known.data[np.minimum(entries, len(known.data) - 1)] != 0)
         return shared
-
-    def key_array(self) -> Array:
-        """The keys as an array of objects, for gathering many at once; made anew after changes."""
-        changes, array = self.changes, self._array
-        if array is None or self._array_of != changes:
-            array = np.fromiter(list(self.keys), object)
-            self._array, self._array_of = array, changes
-        return array
 
     # -- rows
 
@@ -256,15 +244,17 @@ class Registry:
         kept = np.ones(len(self.keys), bool)
         kept[self._free] = False
         live = np.flatnonzero(kept).astype(np.int32)
-        self._by_digest = live[np.argsort(self._digests.used[::2][live])].data
+        firsts = self._digests.used[::2][live]
+        order = np.argsort(firsts)
+        self._by_digest, self._sorted_digests = live[order].data, firsts[order].data
         self._recent = {}
 
     @property
     def size_in_bytes(self) -> int:
         """Memory of the arrays."""
-        return sum(
-            array.nbytes for array in (self._rows.data, self._digests.data, self._by_digest, self._is_shared.data)
-        )
+        columns = (self._rows, self._digests, self._is_shared)
+        sorted_bytes: int = self._by_digest.nbytes + self._sorted_digests.nbytes
+        return sum(column.data.nbytes for column in columns) + sorted_bytes
 
     @property
     def key_bytes(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tocsin.filters import intervals, normal, values
 from tocsin.filters.index.labels import Labels
+from tocsin.filters.index.texts import Bounds, Named
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.language import parse
 from tocsin.filters.normal import Conjunction, Dimension
@@ -41,7 +42,7 @@ MAX_COMPUTED_TERMS = 256
 class Coded:
     """A coded dimension: the dictionary of the values filters mention."""
 
-    __slots__ = ("codes", "number", "other", "term", "test")
+    __slots__ = ("codes", "names", "number", "other", "term", "test")
 
     def __init__(self, number: int, term: str, test: str) -> None:
         """A dimension without codes yet."""
@@ -49,17 +50,21 @@ class Coded:
         self.codes: dict[Any, int] = {}
         self.other = -1
         """The code of a value no filter names; made when some filter says NOT IN."""
+        self.names: Named | None = None
+        """The texts of `codes` for Arrow columns, see `texts`."""
 
 
 class Ordered:
     """An ordered dimension."""
 
-    __slots__ = ("kind", "labels", "number", "term")
+    __slots__ = ("bounds", "kind", "labels", "number", "term")
 
     def __init__(self, number: int, term: str, kind: str, labels: Labels | None = None) -> None:
         """A dimension; one of texts gets empty labels if none are given."""
         self.number, self.term, self.kind = number, term, kind
         self.labels = labels if labels is not None else (Labels() if kind in (values.TEXT, normal.REVERSED) else None)
+        self.bounds: Bounds | None = None
+        """The texts of `labels` for Arrow columns, see `texts`."""
 
     def close(self, cuts: Cuts) -> list[int]:
         """The cuts as closed pairs of keys."""
@@ -179,11 +184,18 @@ class Space:
         ranges: list[tuple[int, int, int]] = []
         sets: list[SetTest] = []
         residues: list[str] = []
+        known = self.terms
         for dimension, cuts in conjunction.sets.items():
-            if self._may_use(dimension.term, terms[dimension.term]):
-                self._encode_set(dimension, cuts, codes, ranges, sets)
-            else:
+            term, kind = dimension
+            if term not in known and not self._may_use(term, terms[term]):
                 residues.append(self._residue_of_set(dimension, cuts))
+            elif (
+                kind == values.NUMBER and len(cuts) == 2 and cuts[1] - cuts[0] != 1
+            ):  # most tests are ranges of numbers
+                ordered = self._ordered.get(dimension) or self.ordered_dimension(term, kind)
+                ranges.append((ordered.number, cuts[0], cuts[1] - 1))
+            else:
+                self._encode_set(dimension, cuts, codes, ranges, sets)
         for text, condition in conjunction.residues.items():
             member = self._member(condition)
             if member is not None:
@@ -194,7 +206,7 @@ class Space:
         codes.sort()
         ranges.sort()
         sets.sort()
-        return CodedConjunction(codes, ranges, sets, tuple(sorted(residues)))
+        return CodedConjunction(codes, ranges, sets, tuple(sorted(residues)) if residues else ())
 
     def _encode_set(
         self,
@@ -207,9 +219,10 @@ class Space:
         term, kind = dimension
         found = _points(cuts, kind)
         if found is not None:
-            coded = self.coded_dimension(term, kind)
+            coded = self._coded.get(dimension) or self.coded_dimension(term, kind)
             if len(found) == 1:
-                codes.append(self.code(coded, found[0]))
+                code = coded.codes.get(found[0])
+                codes.append(code if code is not None else self.code(coded, found[0]))
             else:
                 sets.append(SetTest(coded.number, IN, sorted([self.code(coded, value) for value in found])))
             return
@@ -252,6 +265,13 @@ class Space:
         if not self._may_use(term, array):
             return None
         return self.code(self.coded_dimension(term, MEMBER), value)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Memory of the dictionaries and of the texts in them, as far as they are of Python's making."""
+        texts = sum(value.__sizeof__() for value in self.code_values if isinstance(value, str))
+        tables = sum(coded.codes.__sizeof__() + (coded.names.nbytes if coded.names else 0) for coded in self.coded)
+        return texts + tables + 32 * len(self.code_values) + 2 * self.code_values.__sizeof__()
 
     def row_of_code(self, code: int) -> int:
         """A code's place in an event's row: its dimension; -1 for members of arrays, of which an event has many."""
@@ -319,6 +339,9 @@ class Space:
 def _points(cuts: Cuts, kind: str) -> list[Any] | None:
     """The values of a set that is a few single values; None if it is not."""
     if kind == values.TEXT:
+        if len(cuts) == 2:
+            low, high = cuts
+            return [low[1]] if len(high) > 1 and low[1] == high[1] and low[2] == 0 else None
         found: list[Any] = []
         for index in range(0, len(cuts), 2):
             low, high = cuts[index], cuts[index + 1]

@@ -94,17 +94,18 @@ def _segment_candidates(segment: Segment, event: _Event, counters: dict[str, int
         return np.zeros(0, np.int64)
     found = np.concatenate([np.arange(first, last) for first, last in stretches])
     counters["scanned"] += len(found)
-    fits = (arrays["entry_signature"][found] & (event.signature ^ _ALL_BITS)) == 0
-    return np.asarray(arrays["entry_record"][found[fits]])
+    entries = arrays["entries"][found]
+    fits = (entries[:, :2].copy().view(np.uint64)[:, 0] & (event.signature ^ _ALL_BITS)) == 0
+    return np.asarray(entries[fits, 2])
 
 
 def _stretches(arrays: dict[str, Array], bucket: int, event: _Event) -> list[tuple[int, int]]:
     """The parts of a bucket whose second test can be true (high ends are left to the whole test)."""
-    groups = int(arrays["bucket_groups"][bucket])
+    bucket_first, bucket_last, groups, group_count = arrays["buckets"][bucket].tolist()
     if groups < 0:
-        return [(int(arrays["bucket_first"][bucket]), int(arrays["bucket_last"][bucket]))]
+        return [(bucket_first, bucket_last)]
     found = []
-    for group in range(groups, groups + int(arrays["bucket_group_count"][bucket])):
+    for group in range(groups, groups + group_count):
         first, last = int(arrays["group_first"][group]), int(arrays["group_last"][group])
         dimension = int(arrays["group_dimension"][group])
         lows = arrays["entry_low"][first:last]

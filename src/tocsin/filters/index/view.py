@@ -17,11 +17,14 @@ import numpy as np
 
 from tocsin.filters.index import engine
 from tocsin.filters.index.build import Likelihoods, Segment
+from tocsin.filters.index.builtin import builtin
 from tocsin.filters.index.delta import Delta
 from tocsin.filters.index.encoder import Buffers, Encoder
 from tocsin.filters.index.header import GRID_CELLS, SAMPLES, SLOT, Header
 from tocsin.filters.index.labels import ABSENT, LOWEST, NO_KEY
 from tocsin.filters.index.layout import FLAG_SHIFT, SHARED, Array, Column, read_record, record_words
+from tocsin.filters.index.naming import namer
+from tocsin.filters.index.plan import Lookups, Plan
 from tocsin.filters.index.registry import Registry
 from tocsin.filters.index.space import CodedConjunction, Space
 from tocsin.filters.normal import NormalForm
@@ -32,7 +35,6 @@ __all__ = ["Observed", "Scratch", "View"]
 
 _RESIDUES = SLOT["residue_count"]
 _NODES = GRID_CELLS.bit_length()  # nodes of a grid that one key lies in
-_MANY = 24  # keys from which NumPy gathers them quicker than a loop
 _COUNTED = ("events", "scanned", "tested", "matched")
 
 
@@ -61,6 +63,8 @@ class Observed:
 
     def follow(self, space: Space) -> None:
         """Fill in what the space has made since."""
+        if self.code_dimension.size == len(space.code_values) and self.is_double.size == len(space.ordered):
+            return
         for code in range(self.code_dimension.size, len(space.code_values)):
             self.code_dimension.data[code] = space.row_of_code(code)
         self.code_dimension.size = self.code_counts.size = len(space.code_values)
@@ -104,20 +108,20 @@ class Observed:
 class Scratch:
     """What one running match needs for itself; `ask` is the quick way through it."""
 
-    __slots__ = ("ask", "buffers", "codes", "encode", "generation", "header", "keys", "residues", "width")
+    __slots__ = ("ask", "codes", "encode", "generation", "header", "keys", "residues", "width")
 
     def __init__(self, view: View, registry: Registry, events: int = 1) -> None:
         """Make room for `events` at a time, as large as the view is now."""
         coded, ordered = view.coded_capacity, view.ordered_capacity
         self.generation = view.generation
-        encoder = Encoder(view.space)
-        self.encode, self.width = encoder.encode, encoder.width
+        encoder, lookups = view.reading()
+        self.width = encoder.width
         self.codes: Array = np.zeros(events * view.codes_per_event, np.int32)
         self.keys: Array = np.full(events * self.width, NO_KEY, np.int64)
         out: Array = np.zeros(view.entry_capacity, np.int32)
         residues: Array = np.zeros(view.residue_capacity, np.int32)
         self.residues = memoryview(residues)  # type: ignore[arg-type]
-        self.buffers = Buffers(self.codes, self.keys)
+        self.encode = _reader(encoder, lookups, self.codes, self.keys)
         self.header = header = Header()
         view.pin(header)
         header["coded"], header["width"] = encoder.coded, self.width
@@ -135,14 +139,36 @@ class Scratch:
         ):
             header.pin(name, array)
         kernels = engine.kernels()
-        self.ask = _ask(view, self, kernels.match_one, registry, out) if kernels is not None else None
+        self.ask = (
+            None if kernels is None else _ask(view, self, builtin(kernels.match_one, header.address), registry, out)
+        )
 
 
 Answer = tuple[list[Any], list[int] | None]
+Reader = Callable[[Event, int, int], int]
+"""Writes an event behind so many codes, and into the row of keys that begins there; returns the new number of codes."""
+
+
+def _reader(encoder: Encoder, lookups: Lookups, codes: Array, keys: Array) -> Reader:
+    """The quickest way to read events into these buffers."""
+    buffers, encode, compute, computes = Buffers(codes, keys), encoder.encode, encoder.compute, encoder.computes
+    native = engine.native()
+    if native is None:
+        return lambda event, written, row: encode(event, buffers, written, row)
+    plan = Plan(lookups, codes, keys)
+    read = builtin(native.read_event, plan.address)
+
+    def read_event(event: Event, written: int, row: int, plan: Plan = plan) -> int:  # the default keeps it alive
+        found: int = read(event, written, row)
+        if found < 0:
+            return encode(event, buffers, written, row)
+        return compute(event, buffers, found, row) if computes else found
+
+    return read_event
 
 
 def _ask(
-    view: View, scratch: Scratch, run: Callable[[Array, int], int], registry: Registry, out_array: Array
+    view: View, scratch: Scratch, run: Callable[[int], int], registry: Registry, out_array: Array
 ) -> Callable[[Event], list[Any] | Answer | None]:
     """Make the function that matches one event.
 
@@ -151,21 +177,17 @@ def _ask(
     It answers None where the view has changed so that the event must be encoded anew; a list of keys; or, where there
     is more to do, the entries found and the conjunctions that have residues.
     """
-    encode, buffers, generation, header = scratch.encode, scratch.buffers, scratch.generation, scratch.header
-    numbers, counters, residues = header.numbers, header.view, scratch.residues
-    names, key_array, out = registry.keys, registry.key_array, memoryview(out_array)  # type: ignore[arg-type]
+    encode, generation, header = scratch.encode, scratch.generation, scratch.header
+    counters, residues, out = header.view, scratch.residues, memoryview(out_array)  # type: ignore[arg-type]
+    name = namer(registry, out_array)
 
     def ask(event: Event) -> list[Any] | Answer | None:
-        codes = encode(event, buffers)
+        codes = encode(event, 0, 0)
         if generation != view.generation:
             return None
-        count = run(numbers, codes)
-        if count > _MANY:
-            return key_array()[out_array[:count]].tolist()  # type: ignore[no-any-return]
-        if count > 0:
-            return [names[entry] for entry in out[:count].tolist()]
-        if count == 0:
-            return []
+        count = run(codes)
+        if count >= 0:
+            return name(count)
         return out[: -1 - count].tolist(), residues[: counters[_RESIDUES]].tolist() if counters[_RESIDUES] else []
 
     return ask
@@ -187,6 +209,7 @@ class View:
         # What there is room for: codes, coded and ordered dimensions, entries, residues, codes of one event.
         self._room: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
         self._version = space.version
+        self._reading: tuple[Encoder, Lookups] | None = None
         self._words = memoryview(segment.tables.stream if segment is not None else b"")  # type: ignore[arg-type]
         self._reserve(0, 0, 0, 0, 0)
 
@@ -206,15 +229,17 @@ class View:
 
     def _reserve(self, codes: int, coded: int, orders: int, entries: int, rows: int) -> None:
         space = self.space
+        room = self._room
+        dimensions = len(space.coded) + coded
         needed = (
             len(space.code_values) + codes,
-            len(space.coded) + coded,
+            dimensions,
             len(space.ordered) + orders,
             entries,
             self.residue_rows + rows,
-            len(space.coded) + coded + space.members + codes,
+            dimensions + space.members + codes,
         )
-        if all(map(operator.lt, needed, self._room)):
+        if all(map(operator.lt, needed, room)):
             return
         self.observed.reserve(16 + 2 * needed[0], 16 + 2 * needed[2])
         self.delta.reserve(16 + 2 * needed[0], 16 + 2 * needed[2])
@@ -258,6 +283,14 @@ class View:
 
     # -- asking
 
+    def reading(self) -> tuple[Encoder, Lookups]:
+        """What reads events into the space as it is now; made anew when a dimension was added."""
+        made = self._reading
+        if made is None or made[0].version != self.space.version:
+            encoder = Encoder(self.space)
+            made = self._reading = (encoder, Lookups(encoder))
+        return made
+
     def collect(self, scratch: Scratch) -> None:
         """Take the counters out of a scratch space."""
         for name in _COUNTED:
@@ -294,7 +327,7 @@ class View:
             for name, array in segment.arrays.items():
                 header.pin(f"segment_{name}", array)
             header["codes_known"], header["orders_known"] = segment.codes_known, segment.orders_known
-            header["bucket_count"] = len(segment.arrays["bucket_first"])
+            header["bucket_count"] = len(segment.arrays["buckets"])
         header["always_bucket"] = segment.always_bucket if segment is not None else -1
         for name in (
             "stream",
