@@ -62,8 +62,11 @@ def not_an_event(found: object) -> MatcherError:
     return MatcherError(f"an event is expected, not {type(found).__name__}", help="make one: Event(type, source, …)")
 
 
-class Shared(list[Key]):
-    """Several keys behind one entry."""
+class Shared(dict[Key, None]):
+    """Several keys behind one entry, in order: a dictionary, since one popular filter may have thousands.
+
+    Changed in place. Readers take all keys with one operation (`list.extend`), which no other thread can interrupt.
+    """
 
 
 def flat(found: list[Any]) -> list[Key]:
@@ -182,7 +185,10 @@ class Registry:
         self._is_shared.reserve(entry + 1)
         self._is_shared.view[entry] = 1
         self._is_shared.size = max(self._is_shared.size, entry + 1)
-        self.keys[entry] = Shared([*present, key] if isinstance(present, Shared) else [present, key])
+        if present.__class__ is Shared:
+            present[key] = None
+        else:
+            self.keys[entry] = Shared.fromkeys((present, key))
 
     def detach(self, key: Key, entry: int) -> bool:
         """Take a key away from its entry; True if that has no keys left now."""
@@ -193,8 +199,9 @@ class Registry:
             self.keys[entry] = None
             self._removed.append(entry)
             return True
-        rest = [other for other in present if other != key]
-        self.keys[entry] = Shared(rest) if len(rest) > 1 else rest[0]
+        del present[key]
+        if len(present) == 1:
+            self.keys[entry] = next(iter(present))
         return False
 
     def are_shared(self, entries: Array) -> Array:

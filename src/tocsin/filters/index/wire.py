@@ -16,7 +16,7 @@ import numpy as np
 from tocsin.errors import MatcherError, TocsinError
 from tocsin.filters.index.labels import Labels
 from tocsin.filters.index.layout import CODE_WORDS, HEAD_WORDS, RANGE_WORDS, SET_HEAD_WORDS, Array
-from tocsin.filters.index.registry import Registry
+from tocsin.filters.index.registry import Registry, Shared
 from tocsin.filters.index.space import WITHIN_CUTS, Space
 from tocsin.filters.index.tables import Tables, spread, take_apart
 from tocsin.filters.index.view import Observed, View
@@ -54,7 +54,7 @@ def dump(registry: Registry, view: View) -> bytes:
             stream=_raw(live.stream),
             places=_raw(live.places),
             residues=live.residues,
-            keys=[_pack_key(key) for key in registry.keys],
+            keys=[_pack_key(list(key) if isinstance(key, Shared) else key) for key in registry.keys],
             digests=_raw(registry.digests),
             coded=[(dimension.term, dimension.test, dimension.other) for dimension in space.coded],
             ordered=[
