@@ -17,7 +17,7 @@ export PIP_NO_CACHE_DIR := 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all bench lint
+.PHONY: help setup demo test test-all crash bench lint
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -50,6 +50,9 @@ test: setup  ## run the tests, without the slow ones; ARGS="-k name" picks some
 
 test-all: setup  ## run every test
 	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+crash: setup  ## kill thousands of processes and look at what survives; ARGS="--crash-runs 20000" for more
+	@$(PY) -m pytest -n 2 --dist worksteal tests/crash --crash-runs 5000 $(ARGS)
 
 bench: setup  ## measure; run nothing else meanwhile. Results go to benchmarks/results/
 	@$(PY) -m benchmarks.bench_match $(ARGS)

@@ -1,9 +1,13 @@
-"""Settings shared by all tests: how hard Hypothesis tries, and a note on files that grow long."""
+"""Shared by all tests: how hard Hypothesis tries, async tests, a bus to test, a note on files that grow long."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +22,53 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "pr
 settings.register_profile("ci", derandomize=True, max_examples=100, **COMMON)
 settings.register_profile("thorough", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("TOCSIN_HYPOTHESIS", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--crash-runs", type=int, default=200, help="how many processes tests/crash kills at random")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test. A fixture that is an async context manager is entered around it, in the same task."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+
+    async def play() -> None:
+        async with AsyncExitStack() as stack:
+            given: dict[str, Any] = {}
+            for name in names:
+                value = pyfuncitem.funcargs[name]
+                opens = isinstance(value, AbstractAsyncContextManager)
+                given[name] = await stack.enter_async_context(value) if opens else value
+            await pyfuncitem.obj(**given)
+
+    asyncio.run(play())
+    return True
+
+
+@pytest.fixture
+def clock() -> Any:
+    """Time that only a test moves."""
+    return pytest.importorskip("tocsin.testing").ManualClock()
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    return f"file:{tmp_path / 'plant.db'}"
+
+
+@pytest.fixture(params=["memory", "file"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Every place a journal can be: a test that asks for it runs once on each."""
+    return "memory:" if request.param == "memory" else str(request.getfixturevalue("file_url"))
+
+
+@pytest.fixture
+def bus(url: str, clock: Any) -> Any:
+    """A node on its own, with a clock turned by hand; opened around the test."""
+    return pytest.importorskip("tocsin.testing").node(url=url, clock=clock)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,32 +1,68 @@
 """Tocsin: event notification for Python whose data pipeline runs on Spark. The whole public surface is on this page."""
 
+from tocsin import sync, testing
+from tocsin.client import Bus, connect
+from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.errors import (
+    BoundError,
+    CancelError,
+    ConsumerError,
+    DeliveryError,
     EventError,
     FilterError,
     FilterLimitError,
     FilterTypeError,
+    JournalDamagedError,
+    JournalError,
+    JournalFullError,
+    JournalLockedError,
     MatcherError,
+    OverloadError,
     SchemaError,
     TocsinError,
+    TrimmedError,
+    UnknownEventError,
 )
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
 from tocsin.filters.schema import Schema
+from tocsin.journal.bounds import last, retained, since, within
 from tocsin.model import Event
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BoundError",
+    "Bus",
+    "CancelError",
+    "ConsumerError",
+    "Delivery",
+    "DeliveryError",
     "Event",
     "EventError",
     "Filter",
     "FilterError",
     "FilterLimitError",
     "FilterTypeError",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalFullError",
+    "JournalLockedError",
     "Matcher",
     "MatcherError",
+    "OverloadError",
     "Schema",
     "SchemaError",
+    "Subscription",
     "TocsinError",
+    "TrimmedError",
+    "UnknownEventError",
     "__version__",
+    "connect",
+    "last",
+    "retained",
+    "since",
+    "sync",
+    "testing",
+    "within",
 ]

@@ -6,7 +6,18 @@
     │   ├── FilterLimitError    too long, too deep or growing too large; `.limit` names the limit
     │   └── FilterTypeError     refused by a declared schema: unknown name, wrong type, can match nothing
     ├── SchemaError             a bad schema declaration
-    └── MatcherError            misuse of a matcher: unknown key, damaged bytes
+    ├── MatcherError            misuse of a matcher: unknown key, damaged bytes
+    ├── JournalError            the journal cannot do what was asked; `.path` names the file
+    │   ├── JournalLockedError  another process writes to it; `.holder` says which
+    │   ├── JournalDamagedError bytes that are not what was written; `.first` and `.last` are the offsets concerned
+    │   ├── JournalFullError    no space left, or the file is read-only: nothing was stored
+    │   └── TrimmedError        the range asked for is no longer kept; `.first` is the lowest offset that is
+    ├── OverloadError           the node could not take it in time: nothing was stored, try again
+    ├── BoundError              a bound on the past that means nothing
+    ├── ConsumerError           no such consumer, or one that was made with other options
+    ├── DeliveryError           a delivery that is not yours, or not open any more
+    ├── UnknownEventError       no such event, or an id that several sources use
+    └── CancelError             no right to cancel this event
 
 An error is the same object embedded and over the wire: `as_dict()` gives the wire form
 `{error, message, field, position, help}`. It does not carry secrets or whole payloads.
@@ -15,13 +26,24 @@ An error is the same object embedded and over the wire: `as_dict()` gives the wi
 from __future__ import annotations
 
 __all__ = [
+    "BoundError",
+    "CancelError",
+    "ConsumerError",
+    "DeliveryError",
     "EventError",
     "FilterError",
     "FilterLimitError",
     "FilterTypeError",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalFullError",
+    "JournalLockedError",
     "MatcherError",
+    "OverloadError",
     "SchemaError",
     "TocsinError",
+    "TrimmedError",
+    "UnknownEventError",
 ]
 
 
@@ -124,3 +146,69 @@ class SchemaError(TocsinError):
 
 class MatcherError(TocsinError):
     """A matcher was misused: no such key, or bytes that are not a matcher's."""
+
+
+class JournalError(TocsinError):
+    """The journal cannot do what was asked; what it holds is as it was. `path` names the file, if there is one."""
+
+    def __init__(self, message: str, *, path: str | None = None, help: str | None = None) -> None:
+        """Build the error for the journal at `path`."""
+        super().__init__(message, help=help)
+        self.path = path
+
+
+class JournalLockedError(JournalError):
+    """Another process has the journal open for writing; `holder` says which."""
+
+    def __init__(self, message: str, *, path: str, holder: str, help: str | None = None) -> None:
+        """Build the error, naming the holder."""
+        super().__init__(message, path=path, help=help)
+        self.holder = holder
+
+
+class JournalDamagedError(JournalError):
+    """Stored bytes are not what was written; `first` and `last` are the offsets concerned."""
+
+    def __init__(
+        self, message: str, *, path: str | None = None, first: int = 0, last: int = 0, help: str | None = None
+    ) -> None:
+        """Build the error for a range of offsets."""
+        super().__init__(message, path=path, help=help)
+        self.first, self.last = first, last
+
+
+class JournalFullError(JournalError):
+    """There is no space left, or the file cannot be written to: nothing was stored."""
+
+
+class TrimmedError(JournalError):
+    """The range asked for is no longer kept; `first` is the lowest offset that is."""
+
+    def __init__(self, message: str, *, first: int, path: str | None = None, help: str | None = None) -> None:
+        """Build the error, saying what is still there."""
+        super().__init__(message, path=path, help=help)
+        self.first = first
+
+
+class OverloadError(TocsinError):
+    """The node could not take it in time: nothing was stored; try again, or more slowly."""
+
+
+class BoundError(TocsinError):
+    """A bound on the past that means nothing."""
+
+
+class ConsumerError(TocsinError):
+    """There is no such consumer or subscription, or it was made with other options."""
+
+
+class DeliveryError(TocsinError):
+    """A delivery that is not yours to settle, or was settled or withdrawn already."""
+
+
+class UnknownEventError(TocsinError):
+    """There is no such event, or several sources use its id."""
+
+
+class CancelError(TocsinError):
+    """You have no right to cancel this event."""

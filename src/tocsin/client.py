@@ -1,0 +1,251 @@
+"""How programs use Tocsin: `connect` gives a `Bus`, which has every verb.
+
+This is the embedded face: the node lives in this process. Several faces of one node have different names; a name is who
+publishes, cancels and gets receipts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from tocsin.clock import Clock, SystemClock
+from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
+from tocsin.delivery.handles import Delivery, Subscription
+from tocsin.errors import JournalError, TocsinError
+from tocsin.filters.filter import Filter
+from tocsin.journal.bounds import Past, retained
+from tocsin.journal.opening import open_journal
+from tocsin.model import Event
+from tocsin.node import Node, Published
+from tocsin.node import alerts as alerts_module
+from tocsin.node import consumers as consumers_module
+
+__all__ = ["Bus", "Receipts", "connect"]
+
+
+class Receipts:
+    """Receipts for what a name has published: an async iterator. They wait while nobody listens."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Begin to listen."""
+        self._opening = asyncio.ensure_future(self._open(bus))
+
+    async def _open(self, bus: Bus) -> Subscription:
+        name = bus.name.replace("'", "''")
+        return await bus.subscribe(
+            f"type = 'tocsin.receipt' AND to = '{name}'",
+            consumer=f"receipts of {bus.name}",
+            past=retained(),
+            order="journal",
+            system=True,
+            auto_ack=True,
+        )
+
+    async def next(self, timeout: float | None = None) -> Receipt:
+        """Wait for the next receipt.
+
+        Raises:
+            TimeoutError: none came in time.
+        """
+        async with asyncio.timeout(timeout):
+            return _receipt(await (await asyncio.shield(self._opening)).next())
+
+    def poll(self) -> Receipt | None:
+        """The next receipt if there is one at this moment."""
+        found = self._opening.result().poll() if self._opening.done() else None
+        return _receipt(found) if found is not None else None
+
+    def __aiter__(self) -> Receipts:
+        """Iterate over receipts."""
+        return self
+
+    async def __anext__(self) -> Receipt:
+        """Wait for the next receipt."""
+        return await self.next()
+
+
+def _receipt(delivery: Delivery) -> Receipt:
+    event = delivery.event
+    assert event.arrived is not None and event.correlation_id is not None
+    about: dict[str, Any] = event.attributes
+    return Receipt(event.correlation_id, about["of_source"], about["of"], about["consumer"], event.arrived)
+
+
+class Bus:
+    """One face of a node."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        """Speak to a node under a name."""
+        self._node, self.name = node, name
+
+    @property
+    def _live(self) -> Node:
+        if self._node.closed:
+            raise JournalError("the bus is closed", help="connect again")
+        return self._node
+
+    def as_user(self, name: str) -> Bus:
+        """Another face of the same node, under another name."""
+        return Bus(self._node, name)
+
+    # -- publishing
+
+    async def publish(self, event: Event) -> Published:
+        """Publish an event; returns its id and offset when it is durable.
+
+        Raises:
+            EventError: the event is not acceptable; `.field` says where. Nothing was stored.
+            OverloadError: the node has no room; nothing was stored.
+        """
+        return (await self._live.publish([event], self.name))[0]
+
+    async def publish_many(self, events: Iterable[Event]) -> list[Published]:
+        """Publish events together: all or none, one answer for all, in order."""
+        return await self._live.publish(list(events), self.name)
+
+    # -- subscribing
+
+    async def subscribe(
+        self,
+        filter: str | Filter,
+        consumer: str | None = None,
+        past: Past = None,
+        *,
+        order: str | UnsetType = UNSET,
+        group: str | None = None,
+        durable: bool | UnsetType = UNSET,
+        ack_wait: float | UnsetType = UNSET,
+        max_in_flight: int | UnsetType = UNSET,
+        max_deliver: int | None | UnsetType = UNSET,
+        auto_ack: bool | UnsetType = UNSET,
+        fair: float | UnsetType = UNSET,
+        replay: bool = False,
+        system: bool = False,
+        placement: str = "node",
+    ) -> Subscription:
+        """Say what you want to hear of; returns a subscription when its past is found and queued.
+
+        Options from `order` to `fair` belong to the consumer. What is left out is as it was, or for a new consumer as
+        in brackets.
+
+        Args:
+            filter: what, as SQL: `"value > 9"`; or Alert Server destinations: `"TAG:fire;USER:ann"`.
+            consumer: who; the same name resumes where it was. None: nobody in particular, nothing is remembered.
+            past: how much of what has happened already: `last(10)`, `within(…)`, `since(…)`, `retained()`.
+            order: ["priority"] urgent first, or "journal": as it happened.
+            group: consumers of one group share the events: each goes to one of them.
+            durable: [True] keep the consumer's place when it is away, and over restarts.
+            ack_wait: [30] seconds to settle a delivery before it comes again.
+            max_in_flight: [256] deliveries in hand at a time.
+            max_deliver: [None] attempts before an event becomes a dead letter; None: no end.
+            auto_ack: [False] settle each delivery when it is handed out.
+            fair: [0] share of deliveries kept for lower priorities.
+            replay: deliver the past again, also what was settled.
+            system: show the node's own records (types that begin `tocsin.`) too.
+            placement: where it is matched.
+
+        Raises:
+            FilterError: the filter is wrong; `.position` says where.
+            BoundError: the past means nothing.
+            ConsumerError: an option means nothing, or the consumer has another value for it.
+        """
+        if placement != "node":
+            raise TocsinError(
+                f"placement {placement!r} is not there yet", field="placement", help="use placement='node'"
+            )
+        given = {
+            "order": order,
+            "group": group,
+            "durable": durable,
+            "ack_wait": ack_wait,
+            "max_in_flight": max_in_flight,
+            "max_deliver": max_deliver,
+            "auto_ack": auto_ack,
+            "fair": fair,
+        }
+        options = {name: value for name, value in given.items() if value is not UNSET}
+        return await consumers_module.subscribe(
+            self._live, filter, consumer, past, options, replay=replay, system=system
+        )
+
+    async def unsubscribe(self, consumer: str, subscription: str) -> None:
+        """Drop one subscription of a consumer."""
+        await consumers_module.unsubscribe(self._live, consumer, subscription)
+
+    async def forget(self, consumer: str) -> None:
+        """Drop a consumer with everything it has."""
+        await consumers_module.forget(self._live, consumer)
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        """Every consumer: what it listens to, how far behind it is."""
+        return consumers_module.consumers(self._live)
+
+    # -- alerts
+
+    async def cancel(self, id: str, source: str | None = None) -> None:
+        """Withdraw an event: who has not got it does not, who has is told.
+
+        Raises:
+            CancelError: you are not its publisher, and it may be cancelled by nobody else.
+            UnknownEventError: no such event, or several sources use the id.
+        """
+        await alerts_module.cancel(self._live, id, source, self.name)
+
+    async def status(self, id: str, source: str | None = None) -> Status:
+        """What became of an event: live, settled, expired or cancelled, and by whom."""
+        return await alerts_module.status(self._live, id, source)
+
+    async def alerts(self) -> list[Alert]:
+        """Live alerts (events with ttl or ack), and who has acknowledged them."""
+        return await alerts_module.alerts(self._live)
+
+    async def audit(self, id: str, source: str | None = None) -> list[Step]:
+        """Every step of an event that is tracked: published, delivered, acked, receipt, cancelled, expired, dead."""
+        return await alerts_module.audit(self._live, id, source)
+
+    def receipts(self) -> Receipts:
+        """Receipts for what this name has published."""
+        return Receipts(self)
+
+    async def close(self) -> None:
+        """Close the node: all places are saved."""
+        await self._node.close()
+
+
+class connect:
+    """Open a node: `async with tocsin.connect("file:plant.db") as bus`.
+
+    Args:
+        url: `memory:`, or `file:` and a path.
+        name: who you are: publisher, and who may cancel. A random one if left out.
+        clock: time to go by; the machine's if left out.
+
+    Raises (when entered):
+        JournalLockedError: another process has the journal open for writing.
+        JournalError: the url or the file is not one of ours.
+    """
+
+    def __init__(self, url: str, *, name: str | None = None, clock: Clock | None = None) -> None:
+        """Say where; nothing is opened yet."""
+        self._url, self._name, self._clock = url, name, clock
+        self._bus: Bus | None = None
+
+    async def __aenter__(self) -> Bus:
+        """Open it."""
+        clock = self._clock if self._clock is not None else SystemClock()
+        journal = await asyncio.to_thread(open_journal, self._url, clock=clock)
+        self._bus = Bus(Node(journal, clock), self._name or "bus-" + secrets.token_hex(6))
+        return self._bus
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        assert self._bus is not None
+        await self._bus.close()

@@ -1,0 +1,67 @@
+"""A mailbox as bytes, and back. Two records: who the consumer is (rarely written) and its place (with every settling).
+
+A place is small whatever the backlog: for each lane the frontier of every level, and the few offsets below them that
+were handed out and are not settled. After a crash those come again as undelivered.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tocsin.delivery.lane import Lane, LaneRecord
+from tocsin.delivery.mailbox import Epoch, Item, Mailbox, Notice, Options
+
+__all__ = ["CONSUMER", "PLACE", "dump_consumer", "dump_place", "restore"]
+
+CONSUMER, PLACE = "consumer/", "place/"
+"""Prefixes of names in the journal's state."""
+
+
+class _Consumer(msgspec.Struct, array_like=True):
+    version: int
+    options: Options
+    lanes: list[LaneRecord]
+    members: list[str]
+    epochs: list[Epoch]
+
+
+class _Place(msgspec.Struct, array_like=True):
+    version: int
+    frontiers: dict[str, dict[int, int]]
+    unsettled: list[tuple[int, int, str]]
+    """Offset, level, lane."""
+    notices: list[Notice]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_consumer, _place = msgspec.msgpack.Decoder(_Consumer).decode, msgspec.msgpack.Decoder(_Place).decode
+
+
+def dump_consumer(mailbox: Mailbox) -> bytes:
+    """Who the consumer is: options and subscriptions."""
+    lanes = [lane.record for lane in mailbox.lanes.values()]
+    return _encode(_Consumer(1, mailbox.options, lanes, sorted(mailbox.members), mailbox.epochs))
+
+
+def dump_place(mailbox: Mailbox, head: int) -> bytes:
+    """Where it stands, given that the node has looked at everything up to `head`."""
+    frontiers = {
+        lane.id: {level: lane.frontier(level, head) for level in lane.levels} for lane in mailbox.lanes.values()
+    }
+    items = [*mailbox.flying.values(), *mailbox.resting.values(), *(item for heap in mailbox.again for _, item in heap)]
+    return _encode(_Place(1, frontiers, [(item.offset, item.level, item.lane) for item in items], mailbox.notices))
+
+
+def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
+    """Make the mailbox again; none of its lanes is live."""
+    who = _consumer(consumer)
+    where = _place(place) if place is not None else _Place(1, {}, [], [])
+    mailbox = Mailbox(name, who.options)
+    mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), who.epochs, where.notices
+    for record in who.lanes:
+        lane = Lane(record, who.options.order == "priority", where.frontiers.get(record.id))
+        mailbox.lanes[record.id] = lane
+    for offset, level, lane_id in sorted(where.unsettled):
+        if lane_id in mailbox.lanes:
+            mailbox.again[level].append((offset, Item(offset, level, lane_id)))
+    return mailbox

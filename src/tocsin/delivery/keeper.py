@@ -1,0 +1,95 @@
+"""Writing mailboxes down: many settlings share one commit, and none returns before its own is stored.
+
+While one write is under way, everything that becomes dirty waits for the next; that next write holds the newest place
+of each mailbox, so a hundred acks of one consumer cost one small record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tocsin.delivery.durable import CONSUMER, PLACE, dump_consumer, dump_place
+from tocsin.delivery.mailbox import Mailbox
+from tocsin.journal.contract import Note
+from tocsin.model import Event
+
+__all__ = ["Keeper", "Store"]
+
+Store = Callable[..., "asyncio.Future[list[int]]"]
+"""The node's way to its journal: events, state and notes in one request."""
+
+
+class Keeper:
+    """Saves mailboxes in the background, one write at a time."""
+
+    def __init__(self, store: Store, head: Callable[[], int]) -> None:
+        """Save by `store`; places are as of `head()`."""
+        self._store, self._head = store, head
+        self._dirty: dict[str, Mailbox] = {}
+        self._events: list[Event] = []
+        self._notes: list[Note] = []
+        self._waiting: list[asyncio.Future[None]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    def save(
+        self, mailbox: Mailbox | None, events: Sequence[Event] = (), notes: Sequence[Note] = ()
+    ) -> asyncio.Future[None]:
+        """Have a mailbox's place saved, with events and notes in the same commit; done when all of it is stored."""
+        if mailbox is not None and mailbox.options.durable:
+            self._dirty[mailbox.name] = mailbox
+        self._events += events
+        self._notes += notes
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        if not (self._dirty or self._events or self._notes):
+            done.set_result(None)
+            return done
+        self._waiting.append(done)
+        if self._running is None:
+            self._running = loop.create_task(self._run())
+        return done
+
+    def later(self, mailbox: Mailbox) -> None:
+        """Have it saved with the next write, whenever that is."""
+        if mailbox.options.durable:
+            self._dirty[mailbox.name] = mailbox
+
+    async def save_consumer(self, mailbox: Mailbox) -> None:
+        """Save who the consumer is, and its place."""
+        if mailbox.options.durable:
+            place = dump_place(mailbox, self._head())
+            await self._store(state={CONSUMER + mailbox.name: dump_consumer(mailbox), PLACE + mailbox.name: place})
+
+    async def forget(self, name: str) -> None:
+        """Remove what is stored of a consumer."""
+        self._dirty.pop(name, None)
+        await self._store(state={CONSUMER + name: None, PLACE + name: None})
+
+    async def flush(self) -> None:
+        """Save everything that is dirty, and wait for it."""
+        while self._running is not None or self._dirty:
+            if self._running is None:
+                self._running = asyncio.get_running_loop().create_task(self._run())
+            await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        try:
+            while self._dirty or self._events or self._notes:
+                dirty, events, notes, waiting = self._dirty, self._events, self._notes, self._waiting
+                self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
+                head = self._head()
+                state = {PLACE + name: dump_place(mailbox, head) for name, mailbox in dirty.items()}
+                try:
+                    await self._store(events=events, state=state, notes=notes)
+                except Exception as error:
+                    self._dirty = {**dirty, **self._dirty}  # to be tried again with the next
+                    for done in waiting:
+                        if not done.done():
+                            done.set_exception(error)
+                    return
+                for done in waiting:
+                    if not done.done():
+                        done.set_result(None)
+        finally:
+            self._running = None

@@ -1,0 +1,145 @@
+"""A lane: one subscription's way through the journal. Pure state, no clock, no I/O.
+
+A lane has a queue of offsets for every priority level (one queue alone in journal order). A level is *live* while every
+matching event goes straight into its queue; when the queue is full the level falls behind and remembers up to where it
+has looked. What lies beyond stays in the journal and is found again by a scan (`refill`), so a lane never holds more
+than `CAPACITY` offsets a level, however far its consumer is behind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from tocsin.filters.filter import Filter
+from tocsin.model import MAX_PRIORITY, Event
+
+__all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "Lane", "LaneRecord"]
+
+LEVELS = MAX_PRIORITY + 1
+"""Levels by number: 1 to 10 are priorities, 0 is the one level of a consumer in journal order."""
+ANY_LEVEL = 0
+CAPACITY = 1024
+"""Offsets waiting in memory for one level of one lane."""
+
+
+class LaneRecord(msgspec.Struct, array_like=True):
+    """What is kept of a lane: its filter and the stretch of the journal it speaks for."""
+
+    id: str
+    text: str
+    start: int
+    seam: int
+    system: bool = False
+    replay: bool = False
+    ended: bool = False
+    left: list[int] = []
+    """What was not settled when it ended."""
+
+
+class Lane:
+    """The state of one subscription."""
+
+    def __init__(self, record: LaneRecord, by_priority: bool, frontier: dict[int, int] | None = None) -> None:
+        """Begin before `start`, or where `frontier` says for each level."""
+        self.record = record
+        self.id = record.id
+        self.filter = Filter(record.text)
+        self.levels = range(LEVELS - 1, ANY_LEVEL, -1) if by_priority else range(ANY_LEVEL, ANY_LEVEL + 1)
+        """Highest first."""
+        known = frontier or {}
+        self.queues: list[deque[int]] = [deque() for _ in range(LEVELS)]
+        self.scanned: list[int | None] = [known.get(level, record.start - 1) for level in range(LEVELS)]
+        """Up to which offset matches are in the queue (or were): None for a level that is live."""
+
+    # -- what comes in
+
+    def accepts(self, event: Event) -> bool:
+        """Is this an event for the lane, whatever has become of it?"""
+        assert event.offset is not None
+        if event.offset < self.record.start or (event.type.startswith("tocsin.") and not self.record.system):
+            return False
+        return self.filter.matches(event)
+
+    def feed(self, offset: int, level: int) -> bool:
+        """Take a new match. False if the level is behind: a scan will find it."""
+        if self.scanned[level] is not None:
+            return False
+        queue = self.queues[level]
+        if len(queue) >= CAPACITY:
+            self.scanned[level] = offset - 1
+            return False
+        queue.append(offset)
+        return True
+
+    def found(self, offset: int, level: int) -> None:
+        """Take a match that a scan has found. Full levels stay where they are."""
+        scanned = self.scanned[level]
+        if scanned is None or offset <= scanned:
+            return
+        if len(self.queues[level]) < CAPACITY:
+            self.queues[level].append(offset)
+            self.scanned[level] = offset
+        else:
+            self.scanned[level] = scanned  # from here the next scan goes on
+
+    def looked_through(self, last: int, head: int) -> None:
+        """Note that a scan has seen everything up to `last`: levels with room go on from there, or are live."""
+        for level in self.levels:
+            scanned = self.scanned[level]
+            if scanned is not None and scanned < last and len(self.queues[level]) < CAPACITY:
+                self.scanned[level] = last
+            scanned = self.scanned[level]
+            if scanned is not None and scanned >= head:
+                self.scanned[level] = None
+
+    # -- where it stands
+
+    @property
+    def is_live(self) -> bool:
+        """Does every new match go straight into a queue?"""
+        return all(self.scanned[level] is None for level in self.levels)
+
+    def scan_from(self) -> int | None:
+        """The offset from which a scan would find more; None if nothing is missing, or there is no room for it."""
+        wanting = [
+            scanned
+            for level in self.levels
+            if (scanned := self.scanned[level]) is not None and 2 * len(self.queues[level]) < CAPACITY
+        ]
+        return min(wanting) + 1 if wanting else None
+
+    def is_blind(self, level: int) -> bool:
+        """Might there be something at this level that is in no queue?"""
+        return self.scanned[level] is not None and not self.queues[level]
+
+    def fall_asleep(self, head: int) -> None:
+        """Stop being fed: what comes after `head` will be scanned."""
+        for level in self.levels:
+            if self.scanned[level] is None:
+                self.scanned[level] = head
+
+    def frontier(self, level: int, head: int) -> int:
+        """Everything at or below has left the queue."""
+        if self.queues[level]:
+            return self.queues[level][0] - 1
+        scanned = self.scanned[level]
+        return head if scanned is None else scanned
+
+    def end(self, head: int, unsettled: list[int]) -> None:
+        """The subscription is dropped: keep what it has passed, and what of that was not settled."""
+        self.fall_asleep(head)
+        for level in self.levels:
+            self.scanned[level] = self.frontier(level, head)
+            self.queues[level].clear()
+        self.record.ended, self.record.left = True, unsettled
+
+    def speaks_for(self, event: Event, level: int) -> bool:
+        """Is the event this lane's to deliver (or, if it has ended, was it settled by it)?"""
+        if not self.accepts(event):
+            return False
+        if not self.record.ended:
+            return True
+        scanned, offset = self.scanned[level], event.offset
+        return scanned is not None and offset is not None and offset <= scanned and offset not in self.record.left

@@ -1,0 +1,333 @@
+"""A mailbox: everything one consumer (or one group) has to get, has in hand, and has settled.
+
+Pure: time is an argument, events come from a function, nothing is stored here. `durable` writes a mailbox down; `node`
+feeds it and hands out what it gives.
+
+Rules (design.md section 5): strictly higher priority first, by offset within a level; one event once, however many
+lanes match; what is not settled in time comes again with its attempt number; after `max_deliver` attempts it is dead.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tocsin.clock import SECOND
+from tocsin.delivery.lane import ANY_LEVEL, LEVELS, Lane
+from tocsin.model import Event
+
+__all__ = ["Epoch", "Fetch", "Item", "Mailbox", "Notice", "Options", "Verdict"]
+
+_REMEMBERED = 4096
+
+Fetch = Callable[[int], Event | None]
+"""The event at an offset; None if it is no longer kept."""
+Verdict = Callable[[Event, int], str | None]
+"""Why an event must not be delivered at this moment; None if it may."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What belongs to a consumer, and must be the same whenever it subscribes."""
+
+    order: str = "priority"
+    group: str | None = None
+    durable: bool = True
+    ack_wait: float = 30.0
+    max_in_flight: int = 256
+    max_deliver: int | None = None
+    auto_ack: bool = False
+    fair: float = 0.0
+
+
+class Item:
+    """An event that has been handed out, or waits to be handed out again."""
+
+    __slots__ = ("attempt", "deadline", "event", "holder", "lane", "level", "member", "offset")
+
+    def __init__(self, offset: int, level: int, lane: str, attempt: int = 0) -> None:
+        """Make an item that was handed out `attempt` times."""
+        self.offset, self.level, self.lane, self.attempt = offset, level, lane, attempt
+        self.event: Event | None = None
+        self.member = self.holder = ""
+        self.deadline = 0
+
+
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """A word from the node to a consumer: what kind, about which event, and more for people."""
+
+    kind: str
+    id: str
+    at: int
+    data: dict[str, Any] = {}
+
+
+class Epoch(msgspec.Struct, frozen=True, array_like=True):
+    """From an offset on, these lanes were open, in this order."""
+
+    first: int
+    lanes: list[str]
+
+
+class Mailbox:
+    """The state of one consumer."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        """Start with nothing."""
+        self.name, self.options = name, options
+        self.lanes: dict[str, Lane] = {}
+        self.flying: dict[int, Item] = {}
+        self.resting: dict[int, Item] = {}
+        """Given back, to come again at their deadline."""
+        self.again: list[list[tuple[int, Item]]] = [[] for _ in range(LEVELS)]
+        """By level, a heap by offset: to be handed out again now."""
+        self.counters = dict.fromkeys(("delivered", "redelivered", "settled", "dead", "withdrawn"), 0)
+        self.in_flight_of: dict[str, int] = {}
+        self.members: set[str] = set()
+        """Consumers of a group that are known."""
+        self.notices: list[Notice] = []
+        """Words from the node that wait for a handle."""
+        self.settled_by: dict[int, str] = {}
+        """In a group: who has settled what, of late."""
+        self.epochs: list[Epoch] = []
+        """Which lanes were open from which offset on: an event belongs to the first of them that accepts it."""
+        self._alarms: list[tuple[int, int, int]] = []  # heap: deadline, offset, attempt
+        self._since_fair = 0.0
+
+    # -- coming in
+
+    def level_of(self, event: Event) -> int:
+        """The queue an event belongs in."""
+        return event.priority if self.options.order == "priority" else ANY_LEVEL
+
+    def note_open(self, open_lanes: list[str], head: int) -> None:
+        """From the next offset on, these lanes are open."""
+        epoch = Epoch(head + 1, [lane for lane in self.lanes if lane in open_lanes])
+        if self.epochs and self.epochs[-1].first == epoch.first:
+            self.epochs.pop()
+        if not self.epochs or self.epochs[-1].lanes != epoch.lanes:
+            self.epochs.append(epoch)
+        lowest = min((lane.frontier(level, head) for lane in self.lanes.values() for level in lane.levels), default=0)
+        while len(self.epochs) > 1 and self.epochs[1].first <= lowest:
+            self.epochs.pop(0)
+
+    def owner_of(self, event: Event) -> Lane | None:
+        """The one lane that delivers an event: the first that was open for it, else the first that accepts it."""
+        level, offset = self.level_of(event), event.offset or 0
+        place = bisect_right(self.epochs, offset, key=lambda epoch: epoch.first)
+        opened = self.epochs[place - 1].lanes if place else []
+        for name in (*opened, *self.lanes):
+            lane = self.lanes.get(name)
+            if lane is not None and lane.speaks_for(event, level):
+                return lane
+        return None
+
+    def is_for(self, lane: Lane, event: Event) -> bool:
+        """Does this lane, which matches the event, have to deliver it?"""
+        if len(self.lanes) == 1 or (lane.record.replay and (event.offset or 0) <= lane.record.seam):
+            return True
+        return self.owner_of(event) is lane and not self._has_in_hand(event.offset or 0, self.level_of(event))
+
+    def _has_in_hand(self, offset: int, level: int) -> bool:
+        return offset in self.flying or offset in self.resting or any(offset == pair[0] for pair in self.again[level])
+
+    def hand_over(self, lane: Lane, open_lanes: list[Lane], fetch: Fetch) -> set[str]:
+        """A lane closes: what waits in it goes to open lanes that accept it. Returns the lanes that got something."""
+        woken: set[str] = set()
+        for level in lane.levels:
+            waiting = [(offset, Item(offset, level, lane.id)) for offset in lane.queues[level]]
+            waiting += [pair for pair in self.again[level] if pair[1].lane == lane.id]
+            for offset, item in waiting:
+                event = fetch(offset)
+                heir = next((each for each in open_lanes if event is not None and each.accepts(event)), None)
+                if heir is None:
+                    continue
+                if item.attempt or (offset, item) in self.again[level]:
+                    item.lane = heir.id
+                else:
+                    lane.queues[level].remove(offset)
+                    item.lane = heir.id
+                    heapq.heappush(self.again[level], (offset, item))
+                woken.add(heir.id)
+        return woken
+
+    # -- going out
+
+    def take(self, lane: Lane, member: str, holder: str, now: int, fetch: Fetch, refuse: Verdict) -> Item | None:
+        """Hand out the next event of a lane to a member; None if there is none now, or a level must be scanned first.
+
+        What may not be delivered (expired, cancelled, trimmed) is passed over and counts as settled.
+        """
+        if self.in_flight_of.get(member, 0) >= self.options.max_in_flight:
+            return None
+        upside_down = self._is_turn_of_lowest()
+        for level in reversed(lane.levels) if upside_down else lane.levels:
+            while True:
+                item = self._next(lane, level)
+                if item is None:
+                    break
+                event = fetch(item.offset)
+                if event is None or refuse(event, now) is not None:
+                    self.counters["withdrawn"] += 1
+                    continue
+                self._hand_out(item, event, member, holder, now)
+                return item
+            if lane.is_blind(level) and not upside_down:
+                return None  # something more urgent may be there
+        return None
+
+    def _is_turn_of_lowest(self) -> bool:
+        """A share of turns (`fair`) goes to the lowest level that has something."""
+        self._since_fair += self.options.fair
+        if self._since_fair < 1:
+            return False
+        self._since_fair -= 1
+        return True
+
+    def _next(self, lane: Lane, level: int) -> Item | None:
+        """Remove and return what comes first at a level: the lowest offset, given back or new."""
+        again, queue = self.again[level], lane.queues[level]
+        mine = next((pair for pair in again if pair[1].lane == lane.id), None) if again else None
+        if mine is not None and again[0][1].lane == lane.id:
+            mine = again[0]
+        if mine is not None and (not queue or mine[0] < queue[0]):
+            again.remove(mine)
+            heapq.heapify(again)
+            return mine[1]
+        return Item(queue.popleft(), level, lane.id) if queue else None
+
+    def _hand_out(self, item: Item, event: Event, member: str, holder: str, now: int) -> None:
+        item.attempt += 1
+        item.event, item.member, item.holder = event, member, holder
+        item.deadline = now + round(self.options.ack_wait * SECOND)
+        self.flying[item.offset] = item
+        self.in_flight_of[member] = self.in_flight_of.get(member, 0) + 1
+        heapq.heappush(self._alarms, (item.deadline, item.offset, item.attempt))
+        self.counters["delivered"] += 1
+        self.counters["redelivered"] += item.attempt > 1
+
+    # -- settling
+
+    def _land(self, offset: int) -> Item:
+        item = self.flying.pop(offset)
+        left = self.in_flight_of[item.member] - 1
+        if left:
+            self.in_flight_of[item.member] = left
+        else:
+            del self.in_flight_of[item.member]
+        return item
+
+    def settle(self, offset: int) -> Item:
+        """Be done with an event in flight."""
+        self.counters["settled"] += 1
+        item = self._land(offset)
+        if self.options.group is not None:
+            self.settled_by[offset] = item.member
+            if len(self.settled_by) > _REMEMBERED:
+                del self.settled_by[next(iter(self.settled_by))]
+        return item
+
+    def give_back(self, offset: int, due: int | None = None) -> Item | None:
+        """Let an event in flight come again, now or when it is `due`; returns it if it has had its last attempt."""
+        item = self._land(offset)
+        if self.options.max_deliver is not None and item.attempt >= self.options.max_deliver:
+            self.counters["dead"] += 1
+            return item
+        if due is None:
+            heapq.heappush(self.again[item.level], (offset, item))
+        else:
+            item.deadline = due
+            self.resting[offset] = item
+            heapq.heappush(self._alarms, (due, offset, item.attempt))
+        return None
+
+    def extend(self, offset: int, now: int) -> None:
+        """Give an event in flight its whole time again."""
+        item = self.flying[offset]
+        item.deadline = now + round(self.options.ack_wait * SECOND)
+        heapq.heappush(self._alarms, (item.deadline, offset, item.attempt))
+
+    def release(self, holder: str) -> list[Item]:
+        """Take back what a handle has in hand; returns what is dead now."""
+        mine = [offset for offset, item in self.flying.items() if item.holder == holder]
+        return [item for offset in mine if (item := self.give_back(offset)) is not None]
+
+    def withdraw(self, offset: int) -> bool:
+        """An event was cancelled: forget it, wherever it waits. True if somebody had it in hand, now or before."""
+        had = self.resting.pop(offset, None) is not None
+        for heap in self.again:
+            if any(pair[0] == offset for pair in heap):
+                had |= any(pair[0] == offset and pair[1].attempt > 0 for pair in heap)
+                heap[:] = [pair for pair in heap if pair[0] != offset]
+                heapq.heapify(heap)
+        if offset in self.flying:
+            self._land(offset)
+            return True
+        return had
+
+    def drop(self, lane: Lane) -> list[int]:
+        """A subscription ends: forget what of it waits or is in hand; returns those offsets."""
+        mine = [item for item in (*self.flying.values(), *self.resting.values()) if item.lane == lane.id]
+        mine += [item for heap in self.again for _, item in heap if item.lane == lane.id]
+        for item in mine:
+            self.withdraw(item.offset)
+        return sorted(item.offset for item in mine)
+
+    # -- time
+
+    def next_alarm(self) -> int | None:
+        """When something is due; None: never."""
+        while self._alarms:
+            deadline, offset, attempt = self._alarms[0]
+            item = self.flying.get(offset) or self.resting.get(offset)
+            if item is not None and item.deadline == deadline and item.attempt == attempt:
+                return deadline
+            heapq.heappop(self._alarms)
+        return None
+
+    def ring(self, now: int) -> list[Item]:
+        """Let everything that is due come again; returns what is dead now."""
+        dead = []
+        while (deadline := self.next_alarm()) is not None and deadline <= now:
+            _, offset, _ = heapq.heappop(self._alarms)
+            if offset in self.flying:
+                item = self.give_back(offset)
+                if item is not None:
+                    dead.append(item)
+            else:
+                item = self.resting.pop(offset)
+                heapq.heappush(self.again[item.level], (offset, item))
+        return dead
+
+    # -- looking
+
+    def unsettled(self) -> list[int]:
+        """Offsets that have left the queues and are not settled."""
+        return sorted({*self.flying, *self.resting, *(offset for heap in self.again for offset, _ in heap)})
+
+    def has_settled(self, event: Event, head: int) -> bool:
+        """Is the consumer through with this event?"""
+        offset, level = event.offset or 0, self.level_of(event)
+        if self._has_in_hand(offset, level):
+            return False
+        owner = self.owner_of(event)
+        if owner is None or owner.record.ended:
+            return owner is not None
+        return offset <= owner.frontier(level, head)
+
+    def wants(self, event: Event) -> bool:
+        """Is the event for this consumer?"""
+        return any(not lane.record.ended and lane.accepts(event) for lane in self.lanes.values())
+
+    def waiting(self) -> int:
+        """Offsets in the queues of this moment, those to come again among them; more may lie in the journal."""
+        queued = sum(len(queue) for lane in self.lanes.values() for queue in lane.queues)
+        return queued + len(self.resting) + sum(map(len, self.again))
+
+    @property
+    def title(self) -> str:
+        """What people call it: the consumer, or the group."""
+        return self.options.group or self.name

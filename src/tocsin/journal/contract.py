@@ -1,0 +1,158 @@
+"""What every journal does: one page, and the conformance suite in tests/conformance/journal_suite.py checks it.
+
+Promised
+    - Offsets are 1, 2, 3 … without a gap, in the order of commits, and never change or come back, also after trimming.
+    - `arrived` never decreases with the offset. It is given by the caller of `submit` (the node's clock) and raised to
+      the newest one stored if it is older.
+    - When a request is `done` without an error, everything in it (events, state, notes) is on stable storage, all or
+      nothing; a request that is not `durable` is done when its offsets are known, and stored with the next commit.
+    - An event whose (source, id) was stored within `DEDUP_SECONDS`, or among the last `DEDUP_LEAST` events, is not
+      stored again: its first offset is the answer. Never more than `DEDUP_MOST` ids are remembered.
+    - A writer's position that was stored once is answered from what is stored, for ever; positions of one writer grow.
+    - `listeners` hear of every commit in the order of offsets, before its requests are done, on the committing thread.
+    - Readers in any thread or process see whole commits only, and never wait for the writer.
+
+Not promised
+    - That a request which failed or was not answered is not stored: repeat it with the same ids (or position).
+    - Which requests share a commit; how long a commit takes; that a range below `first` can still be read.
+    - More than one writer: opening a second time raises `JournalLockedError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from tocsin.journal.statistics import Statistics
+from tocsin.model import Event
+
+__all__ = ["DEDUP_LEAST", "DEDUP_MOST", "DEDUP_SECONDS", "Block", "Committed", "Journal", "Note", "Request"]
+
+DEDUP_SECONDS = 600
+DEDUP_LEAST = 100_000
+DEDUP_MOST = 1_000_000
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """A line of the audit trail: what happened to an event, when, and who did it."""
+
+    offset: int
+    at: int
+    step: str
+    who: str = ""
+
+
+class Request(msgspec.Struct):
+    """Something to be stored. The journal fills in `offsets` or `error` and then calls `done`, on its own thread."""
+
+    arrived: int
+    """Journal time of the events, in microseconds."""
+    events: Sequence[Event] = ()
+    writer: str | None = None
+    position: int | None = None
+    durable: bool = True
+    by: str = ""
+    """Who publishes: remembered with the events, for rights and receipts."""
+    state: Mapping[str, bytes | None] = {}
+    """Small state to be kept under names; None removes a name."""
+    notes: Sequence[Note] = ()
+    done: Callable[[Request], None] | None = None
+    offsets: list[int] = []
+    """The offset of each event, in order."""
+    fresh: int = 0
+    """How many of the events were stored now, and not before."""
+    error: Exception | None = None
+
+
+class Committed(msgspec.Struct):
+    """What one commit added: events with `offset` and `arrived` set, in order."""
+
+    events: list[Event]
+    requests: list[Request]
+
+
+class Block(Protocol):
+    """A stretch of the journal: the unit of reading."""
+
+    @property
+    def first(self) -> int:
+        """Its first offset."""
+
+    @property
+    def last(self) -> int:
+        """Its last offset."""
+
+    @property
+    def arrived(self) -> tuple[int, int]:
+        """Journal times of its first and last event."""
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """What is known of its events without reading them; None: nothing."""
+
+    def events(self) -> list[Event]:
+        """Its events, with offset and arrived. Raises JournalDamagedError."""
+
+    def batch(self) -> pa.RecordBatch:
+        """Its events as Arrow, with the columns of `rows.SCHEMA`. Raises JournalDamagedError."""
+
+
+class Journal(Protocol):
+    """A journal, open for writing."""
+
+    listeners: list[Callable[[Committed], None]]
+
+    @property
+    def head(self) -> int:
+        """The newest offset; 0 while it is empty."""
+
+    @property
+    def first(self) -> int:
+        """The oldest offset still kept; head + 1 if there is none."""
+
+    @property
+    def crashed(self) -> bool:
+        """Was the journal not closed when it was last used?"""
+
+    def submit(self, request: Request) -> None:
+        """Take a request into the next commit. Does not wait. Raises JournalError if the journal is closed."""
+
+    def append(self, events: Sequence[Event], writer: str | None = None, position: int | None = None) -> list[int]:
+        """Store events and wait for it; returns their offsets. Raises what `Request.error` would hold."""
+
+    def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[Block]:
+        """The blocks that hold any offset from `first` to `last` (the head now), in order or newest first.
+
+        Raises:
+            TrimmedError: `first` is above 1 and no longer kept.
+        """
+
+    def read(self, first: int = 1, last: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Exactly these offsets as Arrow, in order."""
+
+    def offset_at(self, moment: int) -> int:
+        """The first offset that arrived at or after a moment (microseconds); head + 1 if there is none."""
+
+    def state(self, prefix: str = "") -> dict[str, bytes]:
+        """All state whose names begin with `prefix`, as of the last commit."""
+
+    def notes(self, offset: int) -> list[Note]:
+        """The audit trail of one event, oldest first."""
+
+    def publisher(self, offset: int) -> str:
+        """Who published the event at an offset (`Request.by`); empty if that was not said."""
+
+    def trim(self, before: int) -> int:
+        """Drop whole blocks below an offset, with their notes; returns the new `first`. Space returns to the disk."""
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people: events, blocks, bytes, commits, remembered ids and more."""
+
+    def abandon(self) -> None:
+        """Let go without finishing anything, as the end of the process would: for tests of crashes."""
+
+    def close(self) -> None:
+        """Finish what was submitted, mark the journal as cleanly closed, let others open it. May be repeated."""

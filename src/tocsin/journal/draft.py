@@ -1,0 +1,240 @@
+"""A commit in the making: requests come in one by one, rows, state and positions come out for one transaction.
+
+This is the only place where a request can be refused, and it is refused alone: what it had added is taken back, and
+the requests before and after it go on. What is left can only fail as a whole, with the disk.
+
+Used by the writer's thread only. The loop over events is the hot path of publishing: 3.5 µs per event of 200 bytes, two
+thirds of it `to_row`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from tocsin.clock import as_datetime, as_micros
+from tocsin.errors import EventError, JournalError, TocsinError
+from tocsin.journal.blocks import Stored, pack_rows
+from tocsin.journal.contract import Note, Request
+from tocsin.journal.ids import Identity, Ids
+from tocsin.journal.publishers import pack_publishers
+from tocsin.journal.rows import to_row
+from tocsin.model import MAX_INT, Event
+
+__all__ = ["BLOCK_BYTES", "BLOCK_EVENTS", "Draft", "never_stored", "pack_offsets", "unpack_offsets"]
+
+BLOCK_EVENTS = 65_536
+BLOCK_BYTES = 8 << 20
+"""A request larger than this becomes several blocks of one commit: a block is read whole, so it must stay handy."""
+COMMIT_EVENTS = 8_192
+COMMIT_BYTES = 4 << 20
+"""No further request is taken in beyond this: a flush is shared by enough by then, and the first should not wait."""
+EVENT_BYTES = 512 << 20
+"""SQLite takes values up to a billion bytes; an event beyond half of that is refused by itself."""
+
+_encode_into = msgspec.msgpack.Encoder().encode_into
+_copy: Callable[[Event], Event] = Event.__copy__  # type: ignore[attr-defined]
+_encode = msgspec.msgpack.encode
+_runs = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+
+
+def pack_offsets(offsets: list[int]) -> bytes:
+    """Offsets as runs of consecutive ones: the answer to a batch is short, however large the batch."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][0] + runs[-1][1]:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset, 1])
+    return _encode(runs)
+
+
+def unpack_offsets(packed: bytes) -> list[int]:
+    """Undo `pack_offsets`."""
+    return [offset for first, count in _runs(packed) for offset in range(first, first + count)]
+
+
+class Draft:
+    """What the next commit will store."""
+
+    def __init__(self, head: int, newest: int, ids: Ids, answered: Callable[[str, int], list[int] | None]) -> None:
+        """Begin after offset `head`, whose event arrived at `newest`.
+
+        Args:
+            head: the newest offset stored.
+            newest: its arrival.
+            ids: what is remembered; this adds to it, and `Ids.back_to(head)` undoes that.
+            answered: the stored offsets of a writer's position, None if it may be stored now; raises JournalError.
+        """
+        self.base = head
+        self.head = head
+        self.newest = newest
+        self.events: list[Event] = []
+        self.requests: list[Request] = []
+        self.state: dict[str, bytes | None] = {}
+        self.notes: list[Note] = []
+        self.writers: dict[tuple[str, int], list[int]] = {}
+        self._highest: dict[str, int] = {}
+        self._ids = ids
+        self._answered = answered
+        self._packed = bytearray()
+        # First offset, arrival and publisher of each request that brought events.
+        self._runs: list[tuple[int, int, str]] = []
+        self._cuts: list[tuple[int, int]] = [(head, 0)]  # last offset and end in `_packed` of each block that is full
+
+    @property
+    def empty(self) -> bool:
+        """Is there nothing to be written?"""
+        return not (self.events or self.state or self.notes or self.writers)
+
+    @property
+    def full(self) -> bool:
+        """Is it large enough for one commit?"""
+        return self.head - self.base >= COMMIT_EVENTS or len(self._packed) >= COMMIT_BYTES
+
+    def add(self, request: Request) -> bool:
+        """Take a request in, filling its `offsets` and `fresh`, or refuse it, filling its `error`."""
+        head, newest, packed, runs, cuts = self.head, self.newest, len(self._packed), len(self._runs), len(self._cuts)
+        try:
+            self._take(request)
+        except Exception as error:  # whatever is wrong with one request, the others must not suffer
+            self.head, self.newest = head, newest
+            del self.events[head - self.base :]
+            del self._packed[packed:]
+            del self._runs[runs:]
+            del self._cuts[cuts:]
+            self._ids.back_to(head)
+            request.offsets, request.fresh = [], 0
+            request.error = (
+                error
+                if isinstance(error, TocsinError)
+                else JournalError(f"a request cannot be stored: {type(error).__name__}: {error}")
+            )
+            return False
+        self.requests.append(request)
+        return True
+
+    def look(self, offset: int) -> Identity:
+        """What an event of this draft is, by its offset."""
+        event = self.events[offset - self.base - 1]
+        return event.source, event.id, as_micros(event.arrived) if event.arrived is not None else 0
+
+    def blocks(self) -> list[Stored]:
+        """The events as blocks, usually one."""
+        cuts = list(self._cuts)
+        if cuts[-1][0] != self.head:
+            cuts.append((self.head, len(self._packed)))
+        with memoryview(self._packed) as whole:
+            return [
+                self._block(before + 1, last, whole[start:end])
+                for (before, start), (last, end) in zip(cuts, cuts[1:], strict=False)
+            ]
+
+    def _take(self, request: Request) -> None:
+        writer, position = request.writer, request.position
+        if writer is not None and position is not None:
+            stored = self._place_of_writer(writer, position)
+            if stored is not None:  # repeated: everything it asks for was done when it came first
+                request.offsets, request.fresh = list(stored), 0
+                return
+        elif writer is not None or position is not None:
+            raise JournalError("a writer and a position go together", help="give both, or neither")
+        _check(request)
+        arrived = max(request.arrived, self.newest)
+        before = self.head
+        offsets = self._take_events(request, arrived) if request.events else []
+        # From here on nothing can fail.
+        if writer is not None and position is not None:
+            self.writers[writer, position] = offsets
+            self._highest[writer] = position
+        if request.state:
+            self.state.update(request.state)
+        if request.notes:
+            self.notes.extend(request.notes)
+        request.offsets, request.fresh = list(offsets), self.head - before
+
+    def _take_events(self, request: Request, arrived: int) -> list[int]:
+        moment = as_datetime(arrived)
+        ids, known, packed, events = self._ids, self._ids.known, self._packed, self.events
+        offset = before = self.head
+        limit = self._cuts[-1][1] + BLOCK_BYTES
+        offsets: list[int] = []
+        for event in request.events:
+            source, id = event.source, event.id
+            code = hash((source, id))
+            if code in known:
+                earlier = ids.find(code, source, id, arrived, offset + 1)
+                if earlier is not None:
+                    offsets.append(earlier)
+                    continue
+            offset += 1
+            # A copy without validation, then filled in: the caller's own event never changes.
+            event = _copy(event)
+            force_setattr(event, "offset", offset)
+            force_setattr(event, "arrived", moment)
+            if event.time is None:
+                force_setattr(event, "time", moment)
+            _encode_into(to_row(event), packed, -1)
+            known[code] = offset
+            events.append(event)
+            offsets.append(offset)
+            if len(packed) >= limit or offset - self._cuts[-1][0] >= BLOCK_EVENTS:
+                limit = self._cut(offset)
+        if offset > before:
+            self._runs.append((before + 1, arrived, request.by))
+            ids.stamp(before + 1, arrived)
+            self.head, self.newest = offset, arrived
+        return offsets
+
+    def _cut(self, last: int) -> int:
+        """End a block with the event just packed; returns where the next one ends at the latest."""
+        if len(self._packed) - self._cuts[-1][1] > EVENT_BYTES:
+            raise EventError(f"an event of more than {EVENT_BYTES} bytes cannot be stored", field="data")
+        self._cuts.append((last, len(self._packed)))
+        return len(self._packed) + BLOCK_BYTES
+
+    def _block(self, first: int, last: int, packed: memoryview) -> Stored:
+        ends = [start - 1 for start, _, _ in self._runs[1:]] + [self.head]
+        runs = [
+            (min(end, last) - max(start, first) + 1, arrived, by)
+            for (start, arrived, by), end in zip(self._runs, ends, strict=True)
+            if end >= first and start <= last
+        ]
+        publishers = pack_publishers((count, by) for count, _, by in runs)
+        return pack_rows(first, [(count, arrived) for count, arrived, _ in runs], packed, publishers)
+
+    def _place_of_writer(self, writer: str, position: int) -> list[int] | None:
+        """The offsets of a position that was stored; None if it may be stored now."""
+        if type(position) is not int or not -MAX_INT <= position <= MAX_INT:
+            raise JournalError(f"position {position!r} is not a whole number of 64 bits")
+        writer.encode()
+        stored = self.writers.get((writer, position))
+        if stored is not None:
+            return stored
+        stored = self._answered(writer, position)
+        if stored is None and position < self._highest.get(writer, position):
+            raise never_stored(writer, position, self._highest[writer])
+        return stored
+
+
+def never_stored(writer: str, position: int, highest: int) -> JournalError:
+    """The error for a position that was left out."""
+    return JournalError(
+        f"position {position} of writer {writer!r} was never stored, but position {highest} was",
+        help="number a writer's batches upward, and repeat only what was sent",
+    )
+
+
+def _check(request: Request) -> None:
+    """Refuse what SQLite would refuse, while it concerns this request alone. `encode`: lone surrogates raise."""
+    request.by.encode()
+    for name, value in request.state.items():
+        name.encode()
+        if value is not None and type(value) is not bytes:
+            raise JournalError(f"state is kept as bytes, and {name!r} is {type(value).__name__}")
+    for note in request.notes:
+        note.step.encode(), note.who.encode()
+        if not (-MAX_INT <= note.offset <= MAX_INT and -MAX_INT <= note.at <= MAX_INT):
+            raise JournalError("a note's offset and time fit in 64 bits")

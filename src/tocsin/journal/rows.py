@@ -1,0 +1,179 @@
+"""Events as rows: the form they have on disk, as MessagePack or as Arrow columns. Offsets and arrival are the block's.
+
+A payload is kept as bytes: JSON text for JSON, UTF-8 for text, itself for binary; the content type tells. Attributes
+keep their kinds. Nothing that `Event` holds is lost or changed, except that a JSON payload with NaN or an infinity is
+refused (`EventError`): JSON could not carry it to any reader but us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tocsin.clock import as_datetime, as_micros
+from tocsin.cloudevents import encode_json
+from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event
+from tocsin.payload import content_kind
+
+__all__ = ["SCHEMA", "Row", "from_arrow", "from_row", "to_arrow", "to_row"]
+
+Row = tuple[Any, ...]
+"""type, source, id, subject, time, content type, payload, attributes, priority, ttl, flags, correlation id."""
+
+_TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), False),
+        pa.field("arrived", _TIME, False),
+        pa.field("time", _TIME),
+        pa.field("id", pa.string(), False),
+        pa.field("source", pa.string(), False),
+        pa.field("type", pa.string(), False),
+        pa.field("subject", pa.string()),
+        pa.field("priority", pa.int8(), False),
+        pa.field("ttl", pa.float64()),
+        pa.field("persistent", pa.bool_(), False),
+        pa.field("ack", pa.string(), False),
+        pa.field("cancel", pa.string(), False),
+        pa.field("correlation_id", pa.string()),
+        pa.field("classification", pa.string(), False),
+        pa.field("datacontenttype", pa.string()),
+        pa.field("attributes", pa.binary()),  # MessagePack of a map; NULL: none
+        pa.field("data", pa.binary()),
+    ]
+)
+"""What a reader of Arrow sees."""
+
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(dict).decode
+_PERSISTENT, _ACK, _CANCEL, _CLASS = 1, 1, 3, 4  # the lowest bit; then two, one and two bits from these places
+
+
+def to_row(event: Event) -> Row:
+    """An event as a row.
+
+    Raises:
+        EventError: its JSON payload holds a number JSON cannot write.
+    """
+    flags = (
+        (1 if event.persistent else 0)
+        | ACK.index(event.ack) << _ACK
+        | CANCEL.index(event.cancel) << _CANCEL
+        | CLASSIFICATION.index(event.classification) << _CLASS
+    )
+    data: Any = event.data
+    if data is not None:
+        if event.datacontenttype is None or content_kind(event.datacontenttype) == "json":
+            data = encode_json(data, "data")
+        elif isinstance(data, str):
+            data = data.encode()
+    time = event.time
+    return (
+        event.type,
+        event.source,
+        event.id,
+        event.subject,
+        as_micros(time) if time is not None else None,
+        event.datacontenttype,
+        data,
+        event.attributes or None,
+        event.priority,
+        event.ttl,
+        flags,
+        event.correlation_id,
+    )
+
+
+def from_row(row: Sequence[Any], offset: int, arrived: int) -> Event:
+    """Undo `to_row`."""
+    (type_, source, id_, subject, time, media_type, data, attributes, priority, ttl, flags, correlation_id) = row
+    if data is not None:
+        kind = "json" if media_type is None else content_kind(media_type)
+        if kind == "json":
+            data = msgspec.json.decode(data)
+        elif kind == "text":
+            data = bytes(data).decode()
+    return Event(
+        type_,
+        source,
+        id_,
+        subject=subject,
+        time=as_datetime(time) if time is not None else None,
+        data=data,
+        datacontenttype=media_type,
+        attributes=attributes or {},
+        priority=priority,
+        ttl=ttl,
+        persistent=bool(flags & _PERSISTENT),
+        ack=ACK[flags >> _ACK & 3],
+        cancel=CANCEL[flags >> _CANCEL & 1],
+        correlation_id=correlation_id,
+        classification=CLASSIFICATION[flags >> _CLASS & 3],
+        offset=offset,
+        arrived=as_datetime(arrived),
+    )
+
+
+def to_arrow(rows: Sequence[Sequence[Any]], first: int, arrived: Sequence[int]) -> pa.RecordBatch:
+    """Rows with consecutive offsets as Arrow."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 12
+    (type_, source, id_, subject, time, media_type, data, attributes, priority, ttl, flags, correlation_id) = columns
+    return pa.record_batch(
+        [
+            pa.array(range(first, first + len(rows)), pa.int64()),
+            pa.array(arrived, _TIME),
+            pa.array(time, _TIME),
+            pa.array(id_, pa.string()),
+            pa.array(source, pa.string()),
+            pa.array(type_, pa.string()),
+            pa.array(subject, pa.string()),
+            pa.array(priority, pa.int8()),
+            pa.array(ttl, pa.float64()),
+            pa.array([bool(flag & _PERSISTENT) for flag in flags], pa.bool_()),
+            pa.array([ACK[flag >> _ACK & 3] for flag in flags], pa.string()),
+            pa.array([CANCEL[flag >> _CANCEL & 1] for flag in flags], pa.string()),
+            pa.array(correlation_id, pa.string()),
+            pa.array([CLASSIFICATION[flag >> _CLASS & 3] for flag in flags], pa.string()),
+            pa.array(media_type, pa.string()),
+            pa.array([_pack(each) if each else None for each in attributes], pa.binary()),
+            pa.array(data, pa.binary()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def from_arrow(batch: pa.RecordBatch) -> list[Event]:
+    """The events of a batch with the columns of `SCHEMA`."""
+    column = {
+        name: batch.column(name).cast(pa.int64()).to_pylist()
+        if name in ("arrived", "time")
+        else batch.column(name).to_pylist()
+        for name in SCHEMA.names
+    }
+    events = []
+    for place in range(batch.num_rows):
+        flags = (
+            column["persistent"][place]
+            | ACK.index(column["ack"][place]) << _ACK
+            | CANCEL.index(column["cancel"][place]) << _CANCEL
+            | CLASSIFICATION.index(column["classification"][place]) << _CLASS
+        )
+        attributes = column["attributes"][place]
+        row = (
+            column["type"][place],
+            column["source"][place],
+            column["id"][place],
+            column["subject"][place],
+            column["time"][place],
+            column["datacontenttype"][place],
+            column["data"][place],
+            _unpack(attributes) if attributes is not None else None,
+            column["priority"][place],
+            column["ttl"][place],
+            flags,
+            column["correlation_id"][place],
+        )
+        events.append(from_row(row, column["offset"][place], column["arrived"][place]))
+    return events

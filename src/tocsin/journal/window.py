@@ -1,0 +1,202 @@
+"""The hot window: the newest events in memory, older ones from the journal's blocks, a stretch at a time.
+
+A delivery needs its event by offset, mostly a fresh one, which is here already. For an old one, the block is read and a
+stretch of events around it is made, since its neighbours will be asked for next; both are kept for a while.
+
+Promised: `get` gives the event of an offset, from wherever it is, or None if the journal does not keep it. Memory is
+bounded: the newest events by `max_bytes`, stretches and blocks each by a quarter of it (one of each is always kept).
+Safe in any thread; a look into the window takes no lock.
+Not promised: exact bytes. Sizes of events are estimated from their contents, a little high.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from tocsin.errors import TrimmedError
+from tocsin.journal import rows, segments
+from tocsin.journal.contract import Block, Journal
+from tocsin.model import Event
+
+__all__ = ["HotWindow", "size_of"]
+
+MAX_BYTES = 64 << 20
+_STRETCH = 128  # events made at a time: about a millisecond
+_MOST = 256  # stretches or blocks: they are looked through one by one
+_EVENT = 900  # bytes of an event with short texts, its times, and its entry here
+_SIZES: dict[type, int] = {bool: 0, type(None): 0, int: 32, float: 24}
+
+_Kept = TypeVar("_Kept")
+
+
+class HotWindow:
+    """Events by offset.
+
+    Args:
+        max_bytes: how much the newest events may take.
+        journal: where older events are read; None: nowhere.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES, journal: Journal | None = None) -> None:
+        """Begin empty."""
+        self._max_bytes = max_bytes
+        self._journal = journal
+        self._lock = threading.Lock()
+        self._events: dict[int, Event] = {}
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._stretches: _Recent[list[Event]] = _Recent(max_bytes // 4)
+        self._batches: _Recent[pa.RecordBatch] = _Recent(max_bytes // 4)
+        self._hits = self._misses = 0
+
+    def put_many(self, events: Iterable[Event]) -> None:
+        """Take the events of a commit in: they have offsets, above all that came before."""
+        with self._lock:
+            for event in events:
+                offset = event.offset
+                if offset is None:
+                    raise ValueError("only events out of a journal have a place in the window")
+                size = size_of(event)
+                self._events[offset] = event
+                self._sizes.append((offset, size))
+                self._bytes += size
+            while self._bytes > self._max_bytes and self._sizes:
+                offset, size = self._sizes.popleft()
+                self._events.pop(offset, None)
+                self._bytes -= size
+
+    def get(self, offset: int) -> Event | None:
+        """Return an event, or None if there is none: never published, or trimmed.
+
+        Raises:
+            JournalDamagedError: its block cannot be read.
+        """
+        event = self._events.get(offset)
+        if event is not None:
+            self._hits += 1  # a lost count between threads does no harm
+            return event
+        self._misses += 1
+        stretch = self._stretch(offset)
+        place = offset - (stretch[0].offset or 0) if stretch else -1
+        return stretch[place] if 0 <= place < len(stretch) else None
+
+    def get_many(self, offsets: Sequence[int]) -> list[Event | None]:
+        """Return the events of several offsets, in their order; ascending offsets are read quickest."""
+        return [self.get(offset) for offset in offsets]
+
+    def forget(self) -> None:
+        """Drop what was read from blocks: for instance after a repair. The newest events stay."""
+        with self._lock:
+            self._stretches.clear()
+            self._batches.clear()
+
+    def stats(self) -> dict[str, int]:
+        """Numbers for people: events and bytes held, and how often an event was there or had to be read."""
+        with self._lock:
+            return {
+                "events": len(self._events),
+                "bytes": self._bytes,
+                "block_bytes": self._stretches.bytes + self._batches.bytes,
+                "hits": self._hits,
+                "misses": self._misses,
+            }
+
+    def _stretch(self, offset: int) -> list[Event]:
+        """The events around an offset. Two threads may make the same ones; the second replaces the first."""
+        with self._lock:
+            found = self._stretches.find(offset)
+            if found is not None:
+                return found
+            batch = self._batches.find(offset)
+        if batch is None:
+            block = self._block(offset)
+            if block is None:
+                return []
+            if block.last - block.first < _STRETCH:
+                return self._kept(block.events())
+            batch = block.batch()
+            with self._lock:
+                self._batches.keep(block.first, block.last, batch, int(batch.nbytes))
+            if not batch.num_rows:  # a repair has emptied it
+                return []
+        first: int = batch.column("offset")[0].as_py()
+        low = offset - (offset - first) % _STRETCH
+        return self._kept(rows.from_arrow(segments.between(batch, low, low + _STRETCH - 1)))
+
+    def _kept(self, events: list[Event]) -> list[Event]:
+        if events:
+            with self._lock:
+                self._stretches.keep(events[0].offset or 0, events[-1].offset or 0, events, sum(map(size_of, events)))
+        return events
+
+    def _block(self, offset: int) -> Block | None:
+        if self._journal is None or not self._journal.first <= offset <= self._journal.head:
+            return None
+        try:
+            return next(iter(self._journal.blocks(offset, offset)), None)
+        except TrimmedError:  # just now
+            return None
+
+
+class _Recent(Generic[_Kept]):
+    """Things that belong to ranges of offsets, the least recently used dropped first. The caller holds the lock."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[int, tuple[int, _Kept, int]] = OrderedDict()
+        self.bytes = 0
+
+    def find(self, offset: int) -> _Kept | None:
+        for first, (last, thing, _) in reversed(self._kept.items()):  # few, and the last used is likeliest
+            if first <= offset <= last:
+                self._kept.move_to_end(first)
+                return thing
+        return None
+
+    def keep(self, first: int, last: int, thing: _Kept, size: int) -> None:
+        if (old := self._kept.pop(first, None)) is not None:
+            self.bytes -= old[2]
+        self._kept[first] = (last, thing, size)
+        self.bytes += size
+        while len(self._kept) > 1 and (self.bytes > self._max_bytes or len(self._kept) > _MOST):
+            _, (_, _, dropped) = self._kept.popitem(last=False)
+            self.bytes -= dropped
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self.bytes = 0
+
+
+def size_of(event: Event) -> int:
+    """Estimate the memory of an event, in bytes."""
+    size = _EVENT + 2 * (len(event.type) + len(event.source) + len(event.id))
+    if event.attributes:
+        size += _size(event.attributes)
+    data = event.data
+    return size if data is None else size + _size(data)
+
+
+def _size(value: Any) -> int:
+    """Estimate a payload. Not recursive: a stranger's payload may be deep and wide."""
+    size = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind is str or kind is bytes:
+            size += sys.getsizeof(each)
+        elif kind is dict:
+            size += 240 + 100 * len(each)  # the table, and names, which decoding shares when they are short
+            waiting += each.values()
+        elif kind is list:
+            size += 64 + 8 * len(each)
+            waiting += each
+        else:
+            size += _SIZES.get(kind, 64)
+    return size

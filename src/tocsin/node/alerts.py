@@ -1,0 +1,143 @@
+"""The life of an alert: cancel, status, the board of live alerts, the audit trail.
+
+Cancelling is authorised here, by who published (remembered with the event), never by what the caller claims. It is one
+commit: a system record that others may hear, the mark that withdraws waiting copies, and a line of the trail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tocsin.delivery.board import Alert, Status, Step, expiry, is_tracked, status_of, steps
+from tocsin.delivery.durable import PLACE, dump_place
+from tocsin.delivery.mailbox import Mailbox, Notice
+from tocsin.errors import CancelError, UnknownEventError
+from tocsin.journal import contract
+from tocsin.journal.contract import Note
+from tocsin.model import Event
+from tocsin.node.pipeline import Node
+
+CANCELLED = "tocsin.cancelled"
+
+__all__ = ["CANCELLED", "alerts", "audit", "cancel", "locate", "status"]
+
+
+async def locate(node: Node, id: str, source: str | None) -> Event:
+    """Find an event by its id.
+
+    Raises:
+        UnknownEventError: there is none, or several sources use this id and `source` is not given.
+    """
+    found = await asyncio.to_thread(_search, node, id, source)
+    if not found:
+        raise UnknownEventError(f"there is no event {id!r}", field="id", help="it was never published, or is trimmed")
+    sources = {event.source for event in found}
+    if len(sources) > 1:
+        raise UnknownEventError(
+            f"several sources use the id {id!r}: {', '.join(sorted(sources)[:5])}",
+            field="source",
+            help="say which source",
+        )
+    return found[0]
+
+
+def _search(node: Node, id: str, source: str | None) -> list[Event]:
+    """Events with this id, newest first; with a source the first is enough."""
+    found: list[Event] = []
+    for block in node.journal.blocks(node.journal.first, backwards=True):
+        for event in reversed(block.events()):
+            if event.id == id and (source is None or event.source == source) and not event.type.startswith("tocsin."):
+                found.append(event)
+                if source is not None:
+                    return found
+    return found
+
+
+async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
+    """Withdraw an event: who waits for it does not get it, who has it is told.
+
+    Raises:
+        CancelError: it may be cancelled by its publisher only.
+        UnknownEventError: there is no such event.
+    """
+    event = await locate(node, id, source)
+    offset = event.offset or 0
+    publisher = node.journal.publisher(offset)
+    if event.cancel == "originator" and publisher != by:
+        raise CancelError(
+            f"event {id!r} may be cancelled by its publisher only, not by {by!r}",
+            field="cancel",
+            help="connect under the publisher's name, or publish with cancel='any'",
+        )
+    if offset in node.cancelled:
+        return
+    now = node.clock.now()
+    end = expiry(event)
+    if end is not None and end <= now:
+        return
+    node.cancelled.add(offset)
+    about = {"offset": offset, "source": event.source, "by": by}
+    state: dict[str, bytes | None] = {f"cancelled/{offset}": b""}
+    for mailbox in list(node.mailboxes.values()):
+        if mailbox.wants(event) and _withdraw(node, mailbox, event, Notice(CANCELLED, id, now, about)):
+            if mailbox.options.durable:
+                state[PLACE + mailbox.name] = dump_place(mailbox, node.head)
+            for lane in mailbox.lanes:
+                node.wake(f"{mailbox.name}/{lane}")
+    record = Event(CANCELLED, "tocsin", correlation_id=id, data=about)
+    await node.store(events=[record], state=state, notes=[Note(offset, now, "cancelled", by)], by=by)
+
+
+def _withdraw(node: Node, mailbox: Mailbox, event: Event, notice: Notice) -> bool:
+    """Take an event away from a consumer; True if it has seen the event, and so must be told."""
+    offset = event.offset or 0
+    seen = mailbox.withdraw(offset) or mailbox.has_settled(event, node.head)
+    if seen:
+        mailbox.notices.append(notice)
+    return seen
+
+
+async def status(node: Node, id: str, source: str | None) -> Status:
+    """What became of an event."""
+    event = await locate(node, id, source)
+    offset = event.offset or 0
+    return status_of(
+        event,
+        node.mailboxes.values(),
+        node.journal.notes(offset),
+        node.head,
+        node.clock.now(),
+        offset in node.cancelled,
+    )
+
+
+async def audit(node: Node, id: str, source: str | None) -> list[Step]:
+    """The steps an event went through."""
+    event = await locate(node, id, source)
+    offset = event.offset or 0
+    assert event.arrived is not None
+    published = Step("published", event.arrived, node.journal.publisher(offset))
+    return [published, *steps(node.journal.notes(offset))]
+
+
+async def alerts(node: Node) -> list[Alert]:
+    """Live events with ttl or ack, oldest first, and who has acknowledged them."""
+    return await asyncio.to_thread(_alerts, node)
+
+
+def _alerts(node: Node) -> list[Alert]:
+    found = []
+    now = node.clock.now()
+    for block in node.journal.blocks(node.journal.first):
+        if block.statistics is not None and not block.statistics.tracked:
+            continue
+        for event in block.events():
+            if is_tracked(event) and not event.type.startswith("tocsin.") and node.post.refuses(event, now) is None:
+                found.append(_alert(node, event, now))
+    return found
+
+
+def _alert(node: Node, event: Event, now: int) -> Alert:
+    notes: list[contract.Note] = node.journal.notes(event.offset or 0)
+    known = status_of(event, list(node.mailboxes.values()), notes, node.head, now, cancelled=False)
+    return Alert(event, known.acked, known.pending)

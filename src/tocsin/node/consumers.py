@@ -1,0 +1,273 @@
+"""Consumers of a node: subscribe, unsubscribe, forget, and what is known of them.
+
+Identity is the consumer (or the group). The same filter resumes its lane, another filter adds one; options that belong
+to the consumer must be the same every time. A subscription returns when its past is found and queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from tocsin.clock import as_micros
+from tocsin.delivery.board import ConsumerInfo
+from tocsin.delivery.handles import Subscription
+from tocsin.delivery.lane import Lane, LaneRecord
+from tocsin.delivery.mailbox import Mailbox, Options
+from tocsin.errors import ConsumerError
+from tocsin.filters.filter import Filter
+from tocsin.journal import bounds, history
+from tocsin.node.pipeline import Node
+
+__all__ = ["consumers", "forget", "subscribe", "unsubscribe"]
+
+_ORDERS = ("priority", "journal")
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "order": (lambda value: value in _ORDERS, "priority or journal"),
+    "group": (
+        lambda value: value is None or (isinstance(value, str) and 0 < len(value) <= 256),
+        "a name of up to 256 characters, or None",
+    ),
+    "durable": (lambda value: isinstance(value, bool), "True or False"),
+    "ack_wait": (lambda value: type(value) in (int, float) and 0 < value < 1e9, "seconds, more than 0"),
+    "max_in_flight": (
+        lambda value: type(value) is int and 1 <= value <= 1_000_000,
+        "a whole number from 1 to 1,000,000",
+    ),
+    "max_deliver": (
+        lambda value: value is None or (type(value) is int and value >= 1),
+        "a whole number from 1, or None",
+    ),
+    "auto_ack": (lambda value: isinstance(value, bool), "True or False"),
+    "fair": (lambda value: type(value) in (int, float) and 0 <= value < 1, "a share from 0 to below 1"),
+}
+_FIXED = ("order", "max_in_flight", "durable")
+"""Options a consumer keeps; others change when it subscribes again."""
+_GROUP = "group/"
+_KEPT_LANES = 1000  # ended subscriptions remembered, so that what was settled does not come again
+
+
+async def subscribe(
+    node: Node,
+    text: str | Filter,
+    consumer: str | None,
+    past: Any,
+    options: dict[str, Any],
+    *,
+    replay: bool = False,
+    system: bool = False,
+) -> Subscription:
+    """Open a subscription; see `Bus.subscribe`. `options` holds those of `Options` that were given."""
+    filter = text if isinstance(text, Filter) else Filter(text)
+    bound = bounds.coerce(past)
+    _check(options)
+    if consumer is None:
+        consumer = "anonymous-" + secrets.token_hex(8)
+        if options.get("group") is None:
+            options = {**options, "durable": False}
+    else:
+        _check_name(consumer)
+    mailbox = _mailbox(node, consumer, options)
+    lane = _resumed(mailbox, filter, system)
+    if lane is None or replay:
+        lane = await _new_lane(node, mailbox, filter, bound, replay, system, lane)
+    key = f"{mailbox.name}/{lane.id}"
+    handle = Subscription(node.post, mailbox, lane, f"{consumer}#{secrets.token_hex(4)}", consumer)
+    node.handles.setdefault(key, []).append(handle)
+    node.open_lane(mailbox, lane)
+    await node.keeper.save_consumer(mailbox)
+    await node.refilled(key)
+    return handle
+
+
+def _check_name(consumer: Any) -> None:
+    if type(consumer) is not str or not 0 < len(consumer) <= 256 or not consumer.isprintable() or "/" in consumer:
+        raise ConsumerError(
+            f"{consumer!r} is no name for a consumer",
+            field="consumer",
+            help="give up to 256 printable characters, without a slash",
+        )
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse options that mean nothing, naming the one."""
+    for name, value in options.items():
+        is_good, wanted = _RULES[name]
+        if not is_good(value):
+            raise ConsumerError(f"{name} is {value!r}", field=name, help=f"give {wanted}")
+
+
+def _mailbox(node: Node, consumer: str, options: dict[str, Any]) -> Mailbox:
+    """Find or make the mailbox of a consumer or of its group. What was not said stays as it is."""
+    group = options.get("group")
+    known = next((each for each in node.mailboxes.values() if consumer in each.members), None)
+    if known is not None and known.options.group != group:
+        raise _differs(consumer, "group", known.options.group, group)
+    name = consumer if group is None else f"{_GROUP}{group}"
+    mailbox = node.mailboxes.get(name)
+    if mailbox is None:
+        mailbox = node.mailboxes[name] = Mailbox(name, Options(**options))
+    for field in _FIXED:
+        had, wants = getattr(mailbox.options, field), options.get(field, getattr(mailbox.options, field))
+        if had != wants:
+            raise _differs(consumer, field, had, wants)
+    mailbox.options = msgspec.structs.replace(mailbox.options, **options)
+    mailbox.members.add(consumer)
+    return mailbox
+
+
+def _differs(consumer: str, field: str, had: Any, wants: Any) -> ConsumerError:
+    return ConsumerError(
+        f"consumer {consumer!r} has {field}={had!r}, not {wants!r}",
+        field=field,
+        help="subscribe with the same value, or forget the consumer first",
+    )
+
+
+def _resumed(mailbox: Mailbox, filter: Filter, system: bool) -> Lane | None:
+    """The lane this filter has already."""
+    text = str(filter)
+    for lane in mailbox.lanes.values():
+        if lane.record.text == text and lane.record.system == system and not lane.record.ended:
+            return lane
+    return None
+
+
+async def _new_lane(
+    node: Node, mailbox: Mailbox, filter: Filter, bound: Any, replay: bool, system: bool, replaced: Lane | None
+) -> Lane:
+    """Make a lane that begins as far back as the bound says.
+
+    The seam is the head at this moment: the past is what lies at or below it, and no event can be on both sides.
+    """
+    seam = node.head
+    start = await _start(node, filter, bound, seam, system)
+    if replaced is not None:
+        node.close_lane(mailbox, replaced)
+        replaced.end(node.head, [])
+    record = LaneRecord(secrets.token_hex(6), str(filter), start, seam, system, replay)
+    lane = mailbox.lanes[record.id] = Lane(record, mailbox.options.order == "priority")
+    ended = [each for each in mailbox.lanes.values() if each.record.ended]
+    for old in ended[: max(0, len(ended) - _KEPT_LANES)]:
+        del mailbox.lanes[old.id]
+    return lane
+
+
+async def _start(node: Node, filter: Filter, bound: Any, seam: int, system: bool) -> int:
+    """The first offset of a past; everything from it on that matches belongs to it, so a lane need only begin there."""
+    if bound is None:
+        return seam + 1
+    now = node.clock.now()
+    if isinstance(bound, bounds.Within):
+        return min(node.journal.offset_at(now - _micros(bound.t)), seam + 1)
+    if isinstance(bound, bounds.Since):
+        if isinstance(bound.x, int):
+            return max(1, min(bound.x, seam + 1))
+        return min(node.journal.offset_at(as_micros(bound.x)), seam + 1)
+    if isinstance(bound, bounds.Retained):
+        return 1
+
+    def search() -> list[int]:
+        return history.search(
+            node.journal,
+            filter,
+            bound,
+            now=now,
+            upto=seam,
+            alive=lambda event: node.post.refuses(event, now) is None,
+            system=system,
+        )
+
+    found = await asyncio.to_thread(search)
+    return found[0] if found else seam + 1
+
+
+def _micros(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1)
+
+
+async def unsubscribe(node: Node, consumer: str, subscription: str) -> None:
+    """Drop one subscription of a consumer; what it has settled is remembered."""
+    mailbox = find(node, consumer)
+    lane = mailbox.lanes.get(subscription)
+    if lane is None or lane.record.ended:
+        raise ConsumerError(
+            f"consumer {consumer!r} has no subscription {subscription!r}", field="subscription", help="see consumers()"
+        )
+    for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
+        await node.post.close_handle(handle)
+    node.close_lane(mailbox, lane)
+    lane.end(node.head, mailbox.drop(lane))
+    await node.keeper.save_consumer(mailbox)
+
+
+async def forget(node: Node, consumer: str) -> None:
+    """Drop a consumer, its subscriptions and its place; a member of a group leaves the group."""
+    mailbox = find(node, consumer)
+    is_member = mailbox.options.group is not None and consumer in mailbox.members
+    for lane in list(mailbox.lanes.values()):
+        for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
+            if not is_member or handle.consumer == consumer:
+                await node.post.close_handle(handle)
+    if is_member:
+        mailbox.members.discard(consumer)
+        await node.keeper.save_consumer(mailbox)
+        return
+    node.mailboxes.pop(mailbox.name, None)
+    await node.keeper.forget(mailbox.name)
+
+
+def find(node: Node, consumer: str) -> Mailbox:
+    """The mailbox of a consumer, or of a group by its name.
+
+    Raises:
+        ConsumerError: there is none.
+    """
+    mailbox = node.mailboxes.get(consumer) or next(
+        (each for each in node.mailboxes.values() if consumer in each.members or each.options.group == consumer), None
+    )
+    if mailbox is None:
+        raise ConsumerError(f"there is no consumer {consumer!r}", field="consumer", help="see consumers()")
+    return mailbox
+
+
+def consumers(node: Node) -> list[ConsumerInfo]:
+    """What is known of every consumer; members of a group have a line each."""
+    return [
+        _info(node, mailbox, member)
+        for _, mailbox in sorted(node.mailboxes.items())
+        for member in sorted(mailbox.members)
+    ]
+
+
+def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
+    lanes = [lane for lane in mailbox.lanes.values() if not lane.record.ended]
+    unseen = max(
+        (
+            node.head - scanned
+            for lane in lanes
+            for level in lane.levels
+            if (scanned := lane.scanned[level]) is not None
+        ),
+        default=0,
+    )
+    handles = [handle for lane in lanes for handle in node.handles.get(f"{mailbox.name}/{lane.id}", ())]
+    return ConsumerInfo(
+        name=member,
+        order=mailbox.options.order,
+        group=mailbox.options.group,
+        durable=mailbox.options.durable,
+        open=any(handle.consumer == member for handle in handles),
+        subscriptions=[(lane.id, lane.record.text) for lane in lanes],
+        lag=mailbox.waiting() + len(mailbox.flying) + unseen,
+        in_flight=mailbox.in_flight_of.get(member, 0),
+        delivered=mailbox.counters["delivered"],
+        redelivered=mailbox.counters["redelivered"],
+        settled=mailbox.counters["settled"],
+        dead=mailbox.counters["dead"],
+    )

@@ -1,0 +1,369 @@
+"""THE PIPELINE. Start reading here: admit → append → match → enqueue → deliver → settle.
+
+    publish ─▶ admit (valid, allowed, not too large) ─▶ journal.submit ─▶ [commit, another thread]
+                                                                             │
+    on the loop's thread again:  answer publishers ◀── match ◀── committed ◀─┘
+                                      └─▶ first open lane of each mailbox ─▶ wake its handle ─▶ take ─▶ settle
+
+Concurrency: everything here runs on one event loop, so nothing is locked. Only the journal commits and scans elsewhere;
+it hands results over through `_from_journal`. `head` is the newest offset that was *matched*: a lane that begins at
+head + 1 misses nothing and gets nothing twice, whatever is being committed at that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tocsin.clock import Clock
+from tocsin.cloudevents import encode_json
+from tocsin.delivery import durable, refill
+from tocsin.delivery.board import expiry, is_tracked
+from tocsin.delivery.handles import Subscription
+from tocsin.delivery.keeper import Keeper
+from tocsin.delivery.lane import Lane
+from tocsin.delivery.mailbox import Mailbox
+from tocsin.errors import EventError, OverloadError, TocsinError
+from tocsin.filters.index import Matcher
+from tocsin.journal.contract import Committed, Journal, Note, Request
+from tocsin.journal.window import HotWindow
+from tocsin.model import Event
+from tocsin.node.post import PostOffice
+
+__all__ = ["Node", "Published"]
+
+MAX_EVENT_BYTES = 1024 * 1024
+MAX_WAITING = 20_000
+"""Events on their way to the journal before publishers must wait."""
+PATIENCE = 30.0
+"""Seconds a publisher waits for room before it is told to come again."""
+HOT_BYTES = 16 * 1024 * 1024
+_BATCH = 16  # events of a commit from which they are matched together
+_IDLE_SAVE = 100_000  # offsets after which the places of idle consumers are saved anew
+
+
+class Published(NamedTuple):
+    """The answer to a publisher."""
+
+    id: str
+    offset: int
+
+
+class Node:
+    """One node over one journal: what happens to events. Handles ask its `post`; `consumers` and `alerts` use it."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        """Take over a journal that is open for writing."""
+        self.journal, self.clock = journal, clock
+        self.head = journal.head
+        self.boot_head = journal.head
+        """Newest offset of earlier lives: what was not persistent is not delivered from there."""
+        self.window = HotWindow(HOT_BYTES, journal)
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.handles: dict[str, list[Subscription]] = {}
+        """Open handles of each lane, by mailbox and lane: `name/lane`."""
+        self.cancelled: set[int] = set()
+        self.keeper = Keeper(self.store, lambda: self.head)
+        self.post = PostOffice(self)
+        self.closed = False
+        self._matcher = Matcher()
+        self._targets: dict[str, tuple[Mailbox, Lane]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[Committed | Request] = deque()
+        self._is_notified = False
+        self._answers: dict[int, asyncio.Future[list[int]]] = {}
+        self._waiting_events = 0
+        self._room = asyncio.Event()
+        self._refills: dict[str, asyncio.Task[None]] = {}
+        self._alarm = asyncio.Event()
+        self._expiring: list[tuple[int, int]] = []
+        self._saved_at = self.head
+        self._tasks = [self._loop.create_task(self._keep_time())]
+        self._restore()
+        journal.listeners.append(self._hear)
+
+    def _restore(self) -> None:
+        places = self.journal.state(durable.PLACE)
+        for name, consumer in self.journal.state(durable.CONSUMER).items():
+            name = name.removeprefix(durable.CONSUMER)
+            self.mailboxes[name] = durable.restore(name, consumer, places.get(durable.PLACE + name))
+        self.cancelled = {int(name.rpartition("/")[2]) for name in self.journal.state("cancelled/")}
+
+    # -- admit and append
+
+    async def publish(self, events: Sequence[Event], by: str) -> list[Published]:
+        """Store events and match them; returns when they are durable.
+
+        Raises:
+            EventError: one of them is not acceptable; none was stored.
+            OverloadError: there was no room for them in time; none was stored.
+        """
+        for event in events:
+            self._admit(event)
+        await self._make_room(len(events))
+        offsets = await self.store(events=events, by=by, durable=any(event.persistent for event in events))
+        return [Published(event.id, offset) for event, offset in zip(events, offsets, strict=True)]
+
+    def _admit(self, event: Event) -> None:
+        if not isinstance(event, Event):
+            raise EventError(f"an event is expected, not {type(event).__name__}", help="make one: Event(type, source)")
+        if event.type.startswith("tocsin."):
+            raise EventError(
+                f"the type {event.type!r} is the node's own",
+                field="type",
+                help="choose one that does not begin tocsin.",
+            )
+        data = event.data
+        if data is None:
+            return
+        size = len(data) if isinstance(data, str | bytes) else len(encode_json(data, "data"))
+        if size > MAX_EVENT_BYTES:
+            raise EventError(
+                f"data has {size:,} bytes, {MAX_EVENT_BYTES:,} are allowed",
+                field="data",
+                help="store it elsewhere and publish where",
+            )
+
+    async def _make_room(self, count: int) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while self._waiting_events and self._waiting_events + count > MAX_WAITING:
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
+            raise OverloadError(
+                f"the journal is {self._waiting_events:,} events behind", help="publish again, or more slowly"
+            ) from None
+
+    def store(
+        self,
+        events: Sequence[Event] = (),
+        state: Mapping[str, bytes | None] | None = None,
+        notes: Sequence[Note] = (),
+        by: str = "",
+        durable: bool = True,
+    ) -> asyncio.Future[list[int]]:
+        """Hand something to the journal; the future has the offsets when it is stored."""
+        answer: asyncio.Future[list[int]] = self._loop.create_future()
+        now = self.clock.now()
+        request = Request(now, events, durable=durable, by=by, state=state or {}, notes=notes, done=self._hear)
+        self._answers[id(request)] = answer
+        self._waiting_events += len(events)
+        try:
+            self.journal.submit(request)
+        except TocsinError:
+            del self._answers[id(request)]
+            self._waiting_events -= len(events)
+            raise
+        return answer
+
+    # -- back from the journal
+
+    def _hear(self, news: Committed | Request) -> None:
+        """Called on the journal's thread: pass it on to the loop, once for many."""
+        self._inbox.append(news)
+        if not self._is_notified:
+            self._is_notified = True
+            self._loop.call_soon_threadsafe(self._from_journal)
+
+    def _from_journal(self) -> None:
+        self._is_notified = False
+        while self._inbox:
+            news = self._inbox.popleft()
+            if isinstance(news, Committed):
+                self._match(news.events)
+                continue
+            answer = self._answers.pop(id(news), None)
+            self._waiting_events -= len(news.events)
+            if answer is not None and not answer.done():
+                if news.error is not None:
+                    answer.set_exception(news.error)
+                else:
+                    answer.set_result(news.offsets)
+        self._room.set()
+
+    # -- match and enqueue
+
+    def _match(self, events: list[Event]) -> None:
+        """Give committed events to the lanes that want them."""
+        if not events:
+            return
+        self.window.put_many(events)
+        awake: set[str] = set()
+        if self._targets:
+            found = (
+                self._matcher.match_batch(events)
+                if len(events) >= _BATCH
+                else [self._matcher.match(event) for event in events]
+            )
+            for event, keys in zip(events, found, strict=True):
+                if keys:
+                    self._enqueue(event, keys, awake)
+        self.head = events[-1].offset or 0
+        for event in events:
+            if is_tracked(event):
+                self._track(event)
+        for key in awake:
+            self.wake(key)
+        if self.head - self._saved_at > _IDLE_SAVE:
+            self._saved_at = self.head
+            for mailbox in self.mailboxes.values():
+                self.keeper.later(mailbox)
+
+    def _enqueue(self, event: Event, keys: list[Any], awake: set[str]) -> None:
+        is_system = event.type.startswith("tocsin.")
+        by_mailbox: dict[str, list[str]] = {}
+        for key in keys:
+            mailbox, lane = self._targets[key]
+            if (not is_system or lane.record.system) and (event.offset or 0) >= lane.record.start:
+                by_mailbox.setdefault(mailbox.name, []).append(key)
+        for name, mine in by_mailbox.items():
+            mailbox = self.mailboxes[name]
+            if len(mine) > 1:  # the first open handle whose filter matches
+                mine = [key for lane in mailbox.lanes for key in mine if key == f"{name}/{lane}"]
+            if self._targets[mine[0]][1].feed(event.offset or 0, mailbox.level_of(event)):
+                awake.add(mine[0])
+            else:
+                self.refill_later(mine[0])
+
+    def wake(self, key: str) -> None:
+        """Tell handles that something is there: the member with the fewest in flight first."""
+        handles = self.handles.get(key, ())
+        if len(handles) == 1:
+            handles[0].wake()
+            return
+        for handle in sorted(handles, key=lambda each: each.mailbox.in_flight_of.get(each.consumer, 0)):
+            handle.wake()
+
+    # -- lanes that are open
+
+    def open_lane(self, mailbox: Mailbox, lane: Lane) -> None:
+        """Let new events go to a lane."""
+        key = f"{mailbox.name}/{lane.id}"
+        if key not in self._targets:
+            self._targets[key] = (mailbox, lane)
+            self._matcher.add(key, lane.filter)
+            mailbox.note_open(self._open_lanes(mailbox), self.head)
+            lane.looked_through(0, self.head)  # one that begins behind the head is live at once
+
+    def close_lane(self, mailbox: Mailbox, lane: Lane) -> None:
+        """Leave what comes from now on in the journal."""
+        key = f"{mailbox.name}/{lane.id}"
+        if self._targets.pop(key, None) is not None:
+            self._matcher.remove(key)
+            lane.fall_asleep(self.head)
+            still_open = self._open_lanes(mailbox)
+            mailbox.note_open(still_open, self.head)
+            for heir in mailbox.hand_over(lane, [mailbox.lanes[each] for each in still_open], self.window.get):
+                self.wake(f"{mailbox.name}/{heir}")
+
+    def _open_lanes(self, mailbox: Mailbox) -> list[str]:
+        return [lane for lane in mailbox.lanes if f"{mailbox.name}/{lane}" in self._targets]
+
+    def refill_later(self, key: str) -> None:
+        """Scan for a lane that has room for more, unless that is under way."""
+        if key in self._targets and key not in self._refills and self._targets[key][1].scan_from() is not None:
+            self._refills[key] = self._loop.create_task(self._refill(key))
+
+    async def _refill(self, key: str) -> None:
+        try:
+            while (target := self._targets.get(key)) is not None and (first := target[1].scan_from()) is not None:
+                mailbox, lane = target
+                head = self.head
+                if first <= head:
+                    found = await asyncio.to_thread(refill.look, self.journal, lane, first, head)
+                else:
+                    found = refill.Found([], head)
+                if self._targets.get(key) != target:
+                    return
+                refill.apply(mailbox, lane, found, self.head)
+                self.wake(key)
+        finally:
+            self._refills.pop(key, None)
+
+    async def refilled(self, key: str) -> None:
+        """Wait until a lane has been looked after."""
+        self.refill_later(key)
+        while (task := self._refills.get(key)) is not None:
+            await asyncio.wait([task])
+
+    # -- time
+
+    def ring_later(self) -> None:
+        """Look anew at what is due next."""
+        self._alarm.set()
+
+    def _track(self, event: Event) -> None:
+        end = expiry(event)
+        if end is not None:
+            heapq.heappush(self._expiring, (end, event.offset or 0))
+            self._alarm.set()
+
+    async def ring(self) -> int | None:
+        """Bring back what was not settled in time, note what has expired; returns when something is due next."""
+        now = self.clock.now()
+        alarms = []
+        for mailbox in list(self.mailboxes.values()):
+            before = mailbox.next_alarm()
+            if before is not None and before <= now:
+                for item in mailbox.ring(now):
+                    await self.post.bury(mailbox, item, "not settled in its last attempt")
+                for lane in mailbox.lanes:
+                    self.wake(f"{mailbox.name}/{lane}")
+            after = mailbox.next_alarm()
+            if after is not None:
+                alarms.append(after)
+        gone = []
+        while self._expiring and self._expiring[0][0] <= now:
+            offset = heapq.heappop(self._expiring)[1]
+            if offset not in self.cancelled:
+                gone.append(Note(offset, now, "expired"))
+        if gone:
+            self.keeper.save(None, notes=gone)
+        if self._expiring:
+            alarms.append(self._expiring[0][0])
+        return min(alarms) if alarms else None
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._alarm.clear()
+            await self.clock.wait(self._alarm, await self.ring())
+
+    # -- the end
+
+    async def settled(self) -> None:
+        """Wait until nothing is left to do at this moment."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+            await self.ring()
+            while self._inbox or self._refills or self._answers:
+                await asyncio.sleep(0)
+                tasks = list(self._refills.values())
+                if tasks:
+                    await asyncio.wait(tasks)
+                elif self._answers:
+                    await asyncio.wait(list(self._answers.values()))
+            await self.keeper.flush()
+
+    async def close(self) -> None:
+        """Save all places and close the journal."""
+        if self.closed:
+            return
+        for handles in list(self.handles.values()):
+            for handle in list(handles):
+                await self.post.close_handle(handle)
+        for mailbox in self.mailboxes.values():
+            self.keeper.later(mailbox)
+        await self.keeper.flush()
+        await self.stop()
+        await asyncio.to_thread(self.journal.close)
+
+    async def stop(self) -> None:
+        """Stop working, without saving anything."""
+        self.closed = True
+        for task in [*self._tasks, *self._refills.values()]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._refills.values(), return_exceptions=True)

@@ -1,0 +1,203 @@
+"""Deliver and settle: what a subscriber's handle asks of the node (`handles.Post`).
+
+An event is handed out when somebody takes it. Settling changes the mailbox at once and returns when that is stored;
+what settling publishes (acknowledgements, receipts, dead letters) is stored in the same commit, so neither is there
+without the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tocsin.clock import SECOND, as_datetime
+from tocsin.delivery.board import expiry, is_tracked
+from tocsin.delivery.handles import Delivery, Subscription
+from tocsin.delivery.mailbox import Item, Mailbox, Notice
+from tocsin.errors import DeliveryError
+from tocsin.journal.contract import Note
+from tocsin.model import Event
+
+if TYPE_CHECKING:
+    from tocsin.node.pipeline import Node
+
+__all__ = ["PostOffice"]
+
+
+class PostOffice:
+    """Hands out events of one node's mailboxes and takes back what becomes of them."""
+
+    def __init__(self, node: Node) -> None:
+        """Serve a node."""
+        self._node = node
+
+    def take(self, handle: Subscription) -> Delivery | None:
+        """See `handles.Post`."""
+        node, mailbox, lane = self._node, handle.mailbox, handle.lane
+        if mailbox.notices:
+            node.keeper.later(mailbox)
+            return Delivery(handle, _spoken(mailbox.notices.pop(0)), None)
+        if mailbox.options.group is not None and not self._is_turn_of(handle):
+            return None
+        now = node.clock.now()
+        item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses)
+        if lane.scan_from() is not None:
+            node.refill_later(f"{mailbox.name}/{lane.id}")
+        if item is None:
+            return None
+        assert item.event is not None
+        delivery = Delivery(handle, item.event, item)
+        if is_tracked(item.event):
+            node.keeper.save(None, notes=[Note(item.offset, now, "delivered", handle.consumer)])
+        if mailbox.options.auto_ack:
+            self._settle_now([delivery])
+        else:
+            node.ring_later()
+        return delivery
+
+    def _is_turn_of(self, handle: Subscription) -> bool:
+        """In a group: does nobody who waits have fewer in flight?"""
+        in_flight = handle.mailbox.in_flight_of
+        key = f"{handle.mailbox.name}/{handle.lane.id}"
+        return not any(
+            other is not handle and other.waits and in_flight.get(other.consumer, 0) < in_flight.get(handle.consumer, 0)
+            for other in self._node.handles.get(key, ())
+        )
+
+    def refuses(self, event: Event, now: int) -> str | None:
+        """Why an event is not delivered; None if it is."""
+        offset = event.offset or 0
+        if offset in self._node.cancelled:
+            return "cancelled"
+        end = expiry(event)
+        if end is not None and end <= now:
+            return "expired"
+        if not event.persistent and offset <= self._node.boot_head:
+            return "of an earlier life"
+        return None
+
+    # -- settling
+
+    def _held(self, delivery: Delivery) -> Item:
+        """The item of a delivery that is still in its holder's hands."""
+        item = delivery.item
+        if item is None or delivery.settled is not None:
+            raise DeliveryError(f"offset {delivery.offset} is settled", help="what is settled cannot be taken back")
+        if delivery.handle.mailbox.flying.get(item.offset) is not item or item.attempt != delivery.attempt:
+            raise DeliveryError(
+                f"offset {item.offset} is not in your hands any more",
+                help="it was cancelled, or not settled in time and comes again; in_progress() asks for more time",
+            )
+        return item
+
+    async def settle(self, deliveries: list[Delivery]) -> None:
+        """See `handles.Post`."""
+        for done in self._settle_now(deliveries):
+            await done
+
+    def _settle_now(self, deliveries: list[Delivery]) -> list[asyncio.Future[None]]:
+        """Settle in memory and have it stored, each mailbox with what settling publishes. All or none."""
+        fresh = [each for each in deliveries if each.item is not None and each.settled is None]
+        for delivery in fresh:
+            if delivery.item is None or delivery.item.offset not in self._node.cancelled:
+                self._held(delivery)
+        by_mailbox: dict[str, list[Delivery]] = {}
+        for delivery in fresh:
+            by_mailbox.setdefault(delivery.handle.mailbox.name, []).append(delivery)
+        for mine in by_mailbox.values():
+            done = self._settle_mailbox(mine)
+            for delivery in mine:
+                delivery.settled = done
+        return [each.settled for each in deliveries if each.settled is not None]
+
+    def _settle_mailbox(self, deliveries: list[Delivery]) -> asyncio.Future[None]:
+        node, now = self._node, self._node.clock.now()
+        events: list[Event] = []
+        notes: list[Note] = []
+        mailbox = deliveries[0].handle.mailbox
+        for delivery in deliveries:
+            offset, event, consumer = delivery.offset, delivery.event, delivery.handle.consumer
+            if offset not in mailbox.flying:  # cancelled while in hand: nothing is left to settle
+                continue
+            mailbox.settle(offset)
+            if is_tracked(event):
+                notes.append(Note(offset, now, "acked", consumer))
+            if event.ack != "none":
+                events += self._acknowledgements(event, consumer)
+                notes.append(Note(offset, now, "receipt", node.journal.publisher(offset)))
+        done = node.keeper.save(mailbox, events, notes)
+        node.wake(f"{mailbox.name}/{deliveries[0].handle.lane.id}")  # there is room in the window
+        return done
+
+    def _acknowledgements(self, event: Event, consumer: str) -> list[Event]:
+        """What settling an event that asked for it publishes: a receipt, and an acknowledgement others may hear."""
+        about = {**event.attributes, "consumer": consumer, "of": event.offset or 0, "of_source": event.source}
+        publisher = self._node.journal.publisher(event.offset or 0)
+        made = [Event("tocsin.receipt", "tocsin", correlation_id=event.id, attributes={**about, "to": publisher})]
+        if event.ack == "client":
+            made.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
+        return made
+
+    async def give_back(self, delivery: Delivery, delay: float) -> None:
+        """See `handles.Post`."""
+        if type(delay) not in (int, float) or not 0 <= delay < 1e9:
+            raise DeliveryError(f"a delay of {delay!r} means nothing", field="delay", help="give seconds from 0 up")
+        item, mailbox = self._held(delivery), delivery.handle.mailbox
+        due = self._node.clock.now() + round(delay * SECOND) if delay else None
+        dead = mailbox.give_back(item.offset, due)
+        if dead is not None:
+            await self.bury(mailbox, dead, "given back after its last attempt")
+        self._node.ring_later()
+        self._node.wake(f"{mailbox.name}/{delivery.handle.lane.id}")
+
+    async def terminate(self, delivery: Delivery, reason: str) -> None:
+        """See `handles.Post`."""
+        item, mailbox = self._held(delivery), delivery.handle.mailbox
+        mailbox.settle(item.offset)
+        delivery.settled = asyncio.ensure_future(self.bury(mailbox, item, reason))
+        await delivery.settled
+
+    def extend(self, delivery: Delivery) -> None:
+        """See `handles.Post`."""
+        delivery.handle.mailbox.extend(self._held(delivery).offset, self._node.clock.now())
+        self._node.ring_later()
+
+    async def bury(self, mailbox: Mailbox, item: Item, reason: str) -> None:
+        """Say that nobody gets this event any more: a dead letter, in the same commit as the consumer's place."""
+        event = item.event or self._node.window.get(item.offset)
+        letter = Event(
+            "tocsin.dead",
+            "tocsin",
+            correlation_id=event.id if event is not None else None,
+            data={"reason": reason, "attempts": item.attempt, "offset": item.offset, "consumer": mailbox.title},
+        )
+        note = Note(item.offset, self._node.clock.now(), "dead", mailbox.title)
+        await self._node.keeper.save(mailbox, [letter], [note])
+
+    async def close_handle(self, handle: Subscription) -> None:
+        """See `handles.Post`."""
+        if handle.closed:
+            return
+        handle.closed = True
+        node, mailbox, key = self._node, handle.mailbox, f"{handle.mailbox.name}/{handle.lane.id}"
+        handles = node.handles.get(key, [])
+        if handle in handles:
+            handles.remove(handle)
+        handle.wake()
+        for item in mailbox.release(handle.member):
+            await self.bury(mailbox, item, "its holder left after the last attempt")
+        if handles:
+            node.wake(key)
+        else:
+            node.handles.pop(key, None)
+            node.close_lane(mailbox, handle.lane)
+            if not mailbox.options.durable and not any(
+                f"{mailbox.name}/{lane}" in node.handles for lane in mailbox.lanes
+            ):
+                node.mailboxes.pop(mailbox.name, None)
+        await node.keeper.save(mailbox)
+
+
+def _spoken(notice: Notice) -> Event:
+    """A notice as the event a consumer sees."""
+    return Event(notice.kind, "tocsin", correlation_id=notice.id, data=notice.data, arrived=as_datetime(notice.at))

@@ -1,0 +1,263 @@
+"""The blocking face: the same verbs as `tocsin.connect`, for programs without an event loop.
+
+    with tocsin.sync.connect("file:plant.db") as bus:
+        bus.publish(tocsin.Event("door.open", "gate/1"))
+        for delivery in bus.subscribe("type = 'door.open'", consumer="guard", past=10, timeout=1.0):
+            delivery.ack()
+
+The node runs on a thread of its own; every call waits for its answer. A bus may be used from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tocsin import client
+from tocsin.clock import Clock
+from tocsin.delivery import handles
+from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
+from tocsin.filters.filter import Filter
+from tocsin.journal.bounds import Past
+from tocsin.model import Event
+from tocsin.node import Published
+
+__all__ = ["Batch", "Bus", "Delivery", "Receipts", "Subscription", "connect"]
+
+T = TypeVar("T")
+
+
+class _Runner:
+    """An event loop on a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="tocsin-node", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the loop and wait for it; an interrupted wait cancels the work."""
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class Delivery:
+    """An event in your hands; see `tocsin.delivery.handles.Delivery`."""
+
+    def __init__(self, runner: _Runner, inner: handles.Delivery) -> None:
+        """Wrap a delivery."""
+        self._runner, self._inner = runner, inner
+        self.event, self.offset, self.attempt = inner.event, inner.offset, inner.attempt
+        self.replayed, self.notice = inner.replayed, inner.notice
+
+    def ack(self) -> None:
+        """Settle it; stored when this returns."""
+        self._runner.run(self._inner.ack())
+
+    def nak(self, delay: float = 0) -> None:
+        """Give it back: it comes again, after `delay` seconds."""
+        self._runner.run(self._inner.nak(delay))
+
+    def term(self, reason: str = "") -> None:
+        """Give it up: a dead letter says why."""
+        self._runner.run(self._inner.term(reason))
+
+    def in_progress(self) -> None:
+        """Ask for more time."""
+        self._runner.run(self._inner.in_progress())
+
+    def __repr__(self) -> str:
+        """Show what it is."""
+        return repr(self._inner)
+
+
+class Batch(list[Delivery]):
+    """Deliveries that are settled together."""
+
+    def __init__(self, runner: _Runner, inner: handles.Batch) -> None:
+        """Wrap a batch."""
+        super().__init__(Delivery(runner, each) for each in inner)
+        self._runner, self._inner = runner, inner
+
+    def ack(self) -> None:
+        """Settle all with one commit."""
+        self._runner.run(self._inner.ack())
+
+
+class Subscription:
+    """An open subscription: iterate over it. With a timeout, iteration ends after so many seconds of silence."""
+
+    def __init__(self, runner: _Runner, inner: handles.Subscription, timeout: float | None) -> None:
+        """Wrap a subscription."""
+        self._runner, self._inner, self.timeout = runner, inner, timeout
+        self.id = inner.id
+
+    def next(self, timeout: float | None = None) -> Delivery:
+        """Wait for the next delivery.
+
+        Raises:
+            TimeoutError: none came in time; none is lost.
+        """
+        return Delivery(self._runner, self._runner.run(self._inner.next(timeout)))
+
+    def poll(self) -> Delivery | None:
+        """The next delivery if there is one at this moment."""
+
+        async def ask() -> handles.Delivery | None:
+            return self._inner.poll()
+
+        found = self._runner.run(ask())
+        return Delivery(self._runner, found) if found is not None else None
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Deliveries as they come, until the subscription is closed or nothing came for `timeout` seconds."""
+        while True:
+            try:
+                yield self.next(self.timeout)
+            except (TimeoutError, handles.ClosedError):
+                return
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """Deliveries in batches of up to `size`, as long as iteration would go on."""
+        source = self._inner.batches(size)
+
+        async def following() -> handles.Batch:
+            async with asyncio.timeout(self.timeout):
+                return await anext(source, handles.Batch())
+
+        while True:
+            try:
+                batch = self._runner.run(following())
+            except TimeoutError:
+                return
+            if not batch:  # closed
+                return
+            yield Batch(self._runner, batch)
+
+    def close(self) -> None:
+        """Stop receiving; a durable consumer keeps its place."""
+        self._runner.run(self._inner.close())
+
+
+class Receipts:
+    """Receipts for what a bus has published."""
+
+    def __init__(self, runner: _Runner, inner: client.Receipts) -> None:
+        """Wrap receipts."""
+        self._runner, self._inner = runner, inner
+
+    def next(self, timeout: float | None = None) -> Receipt:
+        """Wait for the next receipt; raises TimeoutError."""
+        return self._runner.run(self._inner.next(timeout))
+
+    def __iter__(self) -> Iterator[Receipt]:
+        """Receipts as they come, without end."""
+        while True:
+            yield self.next()
+
+
+class Bus:
+    """A bus whose verbs wait; see `tocsin.client.Bus` for what they mean."""
+
+    def __init__(self, runner: _Runner, inner: client.Bus) -> None:
+        """Wrap a bus."""
+        self._runner, self._inner, self.name = runner, inner, inner.name
+
+    def publish(self, event: Event) -> Published:
+        """Publish an event; returns when it is durable."""
+        return self._runner.run(self._inner.publish(event))
+
+    def publish_many(self, events: Iterable[Event]) -> list[Published]:
+        """Publish events together."""
+        return self._runner.run(self._inner.publish_many(events))
+
+    def subscribe(
+        self,
+        filter: str | Filter,
+        consumer: str | None = None,
+        past: Past = None,
+        *,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Subscription:
+        """Say what you want to hear of; `timeout` ends iteration after so many seconds of silence."""
+        inner = self._runner.run(self._inner.subscribe(filter, consumer, past, **options))
+        return Subscription(self._runner, inner, timeout)
+
+    def unsubscribe(self, consumer: str, subscription: str) -> None:
+        """Drop one subscription of a consumer."""
+        self._runner.run(self._inner.unsubscribe(consumer, subscription))
+
+    def forget(self, consumer: str) -> None:
+        """Drop a consumer with everything it has."""
+        self._runner.run(self._inner.forget(consumer))
+
+    def consumers(self) -> list[ConsumerInfo]:
+        """Every consumer."""
+        return self._runner.run(self._inner.consumers())
+
+    def cancel(self, id: str, source: str | None = None) -> None:
+        """Withdraw an event."""
+        self._runner.run(self._inner.cancel(id, source))
+
+    def status(self, id: str, source: str | None = None) -> Status:
+        """What became of an event."""
+        return self._runner.run(self._inner.status(id, source))
+
+    def alerts(self) -> list[Alert]:
+        """Live alerts."""
+        return self._runner.run(self._inner.alerts())
+
+    def audit(self, id: str, source: str | None = None) -> list[Step]:
+        """Every step of an event that is tracked."""
+        return self._runner.run(self._inner.audit(id, source))
+
+    def receipts(self) -> Receipts:
+        """Receipts for what this name has published."""
+
+        async def make() -> client.Receipts:
+            return self._inner.receipts()
+
+        return Receipts(self._runner, self._runner.run(make()))
+
+    def close(self) -> None:
+        """Close the node: all places are saved."""
+        self._runner.run(self._inner.close())
+
+
+class connect:
+    """Open a node: `with tocsin.sync.connect("file:plant.db") as bus`. Takes what `tocsin.connect` takes."""
+
+    def __init__(self, url: str, *, name: str | None = None, clock: Clock | None = None) -> None:
+        """Say where; nothing is opened yet."""
+        self._outer = client.connect(url, name=name, clock=clock)
+        self._runner: _Runner | None = None
+
+    def __enter__(self) -> Bus:
+        """Open it."""
+        self._runner = _Runner()
+        try:
+            return Bus(self._runner, self._runner.run(self._outer.__aenter__()))
+        except BaseException:
+            self._runner.stop()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        assert self._runner is not None
+        self._runner.run(self._outer.__aexit__(kind, error, trace))
+        self._runner.stop()

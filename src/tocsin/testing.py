@@ -1,0 +1,28 @@
+"""For your tests: a clock turned by hand, a node on its own, and a crash on demand.
+
+async with testing.node(clock=(clock := testing.ManualClock())) as bus: ...
+"""
+
+from __future__ import annotations
+
+from tocsin.client import Bus, connect
+from tocsin.clock import Clock, ManualClock
+
+__all__ = ["ManualClock", "crash", "node", "settled"]
+
+
+def node(url: str = "memory:", clock: Clock | None = None, name: str = "test") -> connect:
+    """Open a node for a test."""
+    return connect(url, name=name, clock=clock)
+
+
+async def settled(bus: Bus) -> None:
+    """Wait until the node has done all it can do at this moment of its clock."""
+    await bus._node.settled()
+
+
+async def crash(bus: Bus) -> None:
+    """End the node as `kill -9` would: nothing is saved, the file is left as it is, and can be opened again."""
+    node = bus._node
+    await node.stop()
+    node.journal.abandon()

@@ -1,0 +1,88 @@
+"""What tests of a bus say again and again: make an event, take what waits, settle it, live and die.
+
+Nothing here sleeps. `testing.settled(bus)` lets the node do all it can do at this moment of the clock; after it `poll`
+tells the whole truth. `soon` is a watchdog for waits that must end by themselves, not a pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import pytest
+
+from tocsin.model import Event
+
+testing = pytest.importorskip("tocsin.testing")  # goes when the node is there
+
+__all__ = ["START", "ack_all", "event", "head", "heard", "ids", "life", "notices", "numbered", "soon", "take"]
+
+T = TypeVar("T")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""Where a ManualClock begins."""
+
+_fresh = itertools.count(1)
+
+
+def event(id: str, **fields: Any) -> Event:
+    """An alarm from the plant."""
+    return Event(**{"type": "alarm", "source": "plant", "id": id, **fields})
+
+
+def numbered(count: int, first: int = 1, **fields: Any) -> list[Event]:
+    """Events `1`, `2`, … whose data carries the number as `n`."""
+    return [event(str(n), data={"n": n}, **fields) for n in range(first, first + count)]
+
+
+def ids(deliveries: Iterable[Any]) -> list[str]:
+    """Ids of the events delivered, notices left out."""
+    return [d.event.id for d in deliveries if not d.notice]
+
+
+def notices(deliveries: Iterable[Any]) -> list[tuple[str, str | None]]:
+    """Kind and subject of each notice among these."""
+    return [(d.event.type, d.event.correlation_id) for d in deliveries if d.notice]
+
+
+async def take(bus: Any, sub: Any, count: int | None = None) -> list[Any]:
+    """Up to `count` deliveries that are due now, none of them settled."""
+    await testing.settled(bus)
+    return list(itertools.islice(iter(sub.poll, None), count))
+
+
+async def ack_all(deliveries: Iterable[Any]) -> None:
+    """Settle these together, so that they share commits."""
+    await asyncio.gather(*(d.ack() for d in deliveries if not d.notice))
+
+
+async def heard(bus: Any, sub: Any) -> list[str]:
+    """Take and settle until nothing is due; the ids, in the order they came."""
+    everything: list[str] = []
+    while got := await take(bus, sub):
+        await ack_all(got)
+        everything += ids(got)
+    return everything
+
+
+async def head(bus: Any) -> int:
+    """The next free offset, by taking it: two probes in a row differ by 1 if nothing was stored between them."""
+    published = await bus.publish(event(f"probe-{next(_fresh)}", type="probe", source="probe"))
+    return int(published.offset)
+
+
+async def soon(wait: Awaitable[T]) -> T:
+    """A wait that ends by itself, or the test fails rather than hangs."""
+    return await asyncio.wait_for(wait, 20)
+
+
+@asynccontextmanager
+async def life(url: str, clock: Any, end: str = "close") -> AsyncIterator[Any]:
+    """One life of a node: it ends with a clean close, or as `kill -9` would end it."""
+    async with testing.node(url=url, clock=clock) as bus:
+        yield bus
+        if end == "crash":
+            await testing.crash(bus)

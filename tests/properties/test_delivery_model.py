@@ -1,0 +1,287 @@
+"""Random publish, subscribe, take, settle, cancel, wait, close and crash against a model made of sets.
+
+The model is naive on purpose: a consumer wants a set of events, has settled a set, holds some; what it gets next is the
+most urgent, then oldest, of the rest. Every poll must give exactly that. Times carry fractions that never add up to an
+integer number of seconds, so that no test depends on what happens at the very instant of a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+import tocsin
+from tests.helpers import event, testing
+
+FILTERS = {"TRUE": lambda n: True, "n < 3": lambda n: n < 3, "n % 2 = 0": lambda n: n % 2 == 0}
+ACK_WAIT, DELAY, TTL, WINDOW = 30.5, 5.25, 12.125, 3
+
+
+@dataclass
+class Sent:
+    """An event, as published."""
+
+    id: str
+    offset: int
+    n: int
+    priority: int
+    persistent: bool
+    expires: float | None
+    cancelled: bool = False
+
+
+@dataclass
+class Held:
+    """A delivery that was taken and not settled."""
+
+    delivery: Any
+    deadline: float
+
+
+@dataclass
+class Consumer:
+    """What the model knows of a consumer. `handles` are (filter, open handle), in the order they were opened."""
+
+    order: str
+    wanted: set[str] = field(default_factory=set)
+    settled: set[str] = field(default_factory=set)
+    acked: set[str] = field(default_factory=set)
+    held: dict[str, Held] = field(default_factory=dict)
+    delayed: dict[str, float] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    unsure: set[str] = field(default_factory=set)
+    """Taken before a restart: whether attempts are counted on is not promised."""
+    had: set[str] = field(default_factory=set)
+    to_tell: set[str] = field(default_factory=set)
+    filters: set[str] = field(default_factory=set)
+    handles: list[tuple[str, Any]] = field(default_factory=list)
+
+
+class Delivery(RuleBasedStateMachine):
+    """A node and its model side by side."""
+
+    kind: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory()
+        self.url = "memory:" if self.kind == "memory" else f"file:{self.folder.name}/plant.db"
+        self.clock = testing.ManualClock()
+        self.now = 0.0
+        self.sent: dict[str, Sent] = {}
+        self.consumers: dict[str, Consumer] = {}
+        self.open()
+
+    def run(self, wait: Any) -> Any:
+        return self.runner.run(asyncio.wait_for(wait, 20))
+
+    def open(self) -> None:
+        self.node = testing.node(url=self.url, clock=self.clock)
+        self.bus = self.run(self.node.__aenter__())
+
+    def teardown(self) -> None:
+        self.run(self.node.__aexit__(None, None, None))
+        self.runner.close()
+        self.folder.cleanup()
+
+    # What the model expects
+
+    def alive(self, sent: Sent) -> bool:
+        return not sent.cancelled and (sent.expires is None or self.now < sent.expires)
+
+    def expected(self, consumer: Consumer, handle: Any) -> Sent | None:
+        """The next event this handle must give: most urgent first, then oldest."""
+        if len(consumer.held) >= WINDOW:
+            return None
+        waiting = consumer.wanted - consumer.settled - consumer.held.keys()
+        due = [
+            sent
+            for sent in (self.sent[id] for id in waiting)
+            if self.alive(sent)
+            and consumer.delayed.get(sent.id, 0) <= self.now
+            and next((h for text, h in consumer.handles if FILTERS[text](sent.n)), None) is handle
+        ]
+        if consumer.order == "journal":
+            return min(due, key=lambda sent: sent.offset, default=None)
+        return min(due, key=lambda sent: (-sent.priority, sent.offset), default=None)
+
+    # Publishers
+
+    @rule(
+        n=st.integers(0, 5),
+        priority=st.sampled_from([1, 5, 9]),
+        ttl=st.sampled_from([None, None, TTL]),
+        persistent=st.sampled_from([True, True, True, False]),
+    )
+    def publish(self, n: int, priority: int, ttl: float | None, persistent: bool) -> None:
+        id = str(len(self.sent))
+        made = event(id, data={"n": n}, priority=priority, ttl=ttl, persistent=persistent, cancel="any")
+        answer = self.run(self.bus.publish(made))
+        assert all(answer.offset > sent.offset for sent in self.sent.values())
+        expires = None if ttl is None else self.now + ttl
+        self.sent[id] = Sent(id, answer.offset, n, priority, persistent, expires)
+        for consumer in self.consumers.values():
+            if any(FILTERS[text](n) for text in consumer.filters):
+                consumer.wanted.add(id)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def publish_again(self, data: st.DataObject) -> None:
+        sent = self.sent[data.draw(st.sampled_from(sorted(self.sent)))]
+        assert self.run(self.bus.publish(event(sent.id))).offset == sent.offset
+
+    @precondition(lambda self: any(self.alive(sent) for sent in self.sent.values()))
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        sent = self.sent[data.draw(st.sampled_from(sorted(id for id, sent in self.sent.items() if self.alive(sent))))]
+        self.run(self.bus.cancel(sent.id))
+        sent.cancelled = True
+        for consumer in self.consumers.values():
+            consumer.held.pop(sent.id, None)
+            if sent.id in consumer.had:
+                consumer.to_tell.add(sent.id)
+
+    # Consumers
+
+    @rule(name=st.sampled_from("AB"), text=st.sampled_from(sorted(FILTERS)), past=st.sampled_from([None, *"rl"]))
+    def subscribe(self, name: str, text: str, past: str | None) -> None:
+        """Open a handle that is not open yet; the past is for a filter the consumer did not have."""
+        order = {"A": "priority", "B": "journal"}[name]
+        consumer = self.consumers.setdefault(name, Consumer(order))
+        if text in (opened for opened, _ in consumer.handles):
+            return
+        new = text not in consumer.filters
+        bound = {None: None, "r": tocsin.retained(), "l": tocsin.last(2)}[past] if new else None
+        options = {"order": order, "ack_wait": ACK_WAIT, "max_in_flight": WINDOW}
+        handle = self.run(self.bus.subscribe(text, consumer=name, past=bound, **options))
+        consumer.handles.append((text, handle))
+        consumer.filters.add(text)
+        if bound is not None:
+            match = [id for id, sent in self.sent.items() if FILTERS[text](sent.n) and self.alive(sent)]
+            consumer.wanted |= set(match if past == "r" else match[-2:])
+
+    def opened(self) -> list[tuple[str, int]]:
+        return [(name, at) for name, each in sorted(self.consumers.items()) for at in range(len(each.handles))]
+
+    @precondition(lambda self: self.opened())
+    @rule(data=st.data())
+    def take(self, data: st.DataObject) -> None:
+        name, at = data.draw(st.sampled_from(self.opened()))
+        consumer = self.consumers[name]
+        handle = consumer.handles[at][1]
+        self.run(testing.settled(self.bus))
+        expected = self.expected(consumer, handle)
+        got = handle.poll()
+        while got is not None and got.notice:
+            assert got.event.type == "tocsin.cancelled"
+            consumer.to_tell.remove(got.event.correlation_id)
+            got = handle.poll()
+        assert (got and got.event.id) == (expected and expected.id)
+        if got is not None and expected is not None:
+            consumer.attempts[expected.id] = consumer.attempts.get(expected.id, 0) + 1
+            assert got.offset == expected.offset
+            assert got.attempt == consumer.attempts[expected.id] or expected.id in consumer.unsure
+            consumer.held[expected.id] = Held(got, self.now + ACK_WAIT)
+            consumer.had.add(expected.id)
+
+    def holding(self) -> list[tuple[str, str]]:
+        return [(name, id) for name, each in sorted(self.consumers.items()) for id in sorted(each.held)]
+
+    @precondition(lambda self: self.holding())
+    @rule(data=st.data(), verb=st.sampled_from(["ack", "ack", "nak", "later", "term", "in_progress"]))
+    def settle(self, data: st.DataObject, verb: str) -> None:
+        name, id = data.draw(st.sampled_from(self.holding()))
+        consumer = self.consumers[name]
+        held = consumer.held[id]
+        if verb == "in_progress":
+            self.run(held.delivery.in_progress())
+            held.deadline = self.now + ACK_WAIT
+            return
+        del consumer.held[id]
+        if verb == "ack":
+            self.run(held.delivery.ack())
+            consumer.settled.add(id)
+            consumer.acked.add(id)
+        elif verb == "term":
+            self.run(held.delivery.term("no"))
+            consumer.settled.add(id)
+        elif verb == "nak":
+            self.run(held.delivery.nak())
+        else:
+            self.run(held.delivery.nak(delay=DELAY))
+            consumer.delayed[id] = self.now + DELAY
+
+    @precondition(lambda self: self.opened())
+    @rule(data=st.data())
+    def close_handle(self, data: st.DataObject) -> None:
+        """What it gave and nobody settled is settled first, so that the model need not say when it comes back."""
+        name, at = data.draw(st.sampled_from(self.opened()))
+        consumer = self.consumers[name]
+        for id in sorted(consumer.held):
+            self.run(consumer.held.pop(id).delivery.ack())
+            consumer.settled.add(id)
+            consumer.acked.add(id)
+        self.run(consumer.handles.pop(at)[1].close())
+
+    # The world
+
+    @rule(seconds=st.sampled_from([1, 6, 13, 31]))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+        self.now += seconds
+        for consumer in self.consumers.values():
+            for id in [id for id, held in consumer.held.items() if held.deadline < self.now]:
+                del consumer.held[id]
+
+    @precondition(lambda self: self.kind == "file")
+    @rule(how=st.sampled_from(["close", "crash"]))
+    def restart(self, how: str) -> None:
+        """In flight becomes undelivered; events that are not persistent are gone; delays are over."""
+        if how == "crash":
+            self.run(testing.crash(self.bus))
+        self.run(self.node.__aexit__(None, None, None))
+        self.open()
+        for consumer in self.consumers.values():
+            consumer.handles.clear()
+            consumer.held.clear()
+            consumer.delayed.clear()
+            consumer.unsure |= consumer.attempts.keys()
+            consumer.wanted = {id for id in consumer.wanted if self.sent[id].persistent}
+        for sent in self.sent.values():
+            if not sent.persistent and sent.expires is None:
+                sent.expires = self.now  # never to be delivered again
+
+    @invariant()
+    def status_agrees(self) -> None:
+        for sent in list(self.sent.values())[-3:]:
+            if not sent.persistent:
+                continue
+            status = self.run(self.bus.status(sent.id))
+            acked = {name for name, each in self.consumers.items() if sent.id in each.acked}
+            assert set(status.acked) == acked
+            if sent.cancelled:
+                assert status.state == "cancelled"
+            elif self.alive(sent):
+                assert status.state in ("live", "settled")
+
+
+class OnMemory(Delivery):
+    kind = "memory"
+
+
+class OnFile(Delivery):
+    kind = "file"
+
+
+OnMemory.TestCase.settings = settings(stateful_step_count=40)
+OnFile.TestCase.settings = settings(stateful_step_count=40)
+TestOnMemory = pytest.mark.timeout(600)(OnMemory.TestCase)
+TestOnFile = pytest.mark.timeout(600)(OnFile.TestCase)

@@ -1,0 +1,163 @@
+"""The hot window: the newest events at hand, the rest from blocks, in bounded memory."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from tests.past import PastJournal, stored
+from tocsin.journal.memory import MemoryJournal
+from tocsin.journal.window import HotWindow, size_of
+from tocsin.model import Event
+
+
+def some(count: int, letters: int = 50, first: int = 1) -> list[Event]:
+    return stored(
+        [Event("t", "s", f"e{number:04}", data={"x": number, "s": "a" * letters}) for number in range(count)], first
+    )
+
+
+def test_what_was_put_is_there() -> None:
+    window = HotWindow()
+    events = some(10)
+    window.put_many(events[:4])
+    window.put_many(events[4:])
+    assert window.get(7) is events[6]
+    assert window.get(11) is None
+    assert window.get_many([3, 99, 1]) == [events[2], None, events[0]]
+    assert window.stats()["events"] == 10
+
+
+def test_the_newest_stay_within_the_bytes() -> None:
+    events = some(1000)
+    window = HotWindow(20 * size_of(events[0]) + 10)
+    for event in events:
+        window.put_many([event])
+    assert window.stats()["events"] == 20
+    assert window.get(1000) is events[-1]
+    assert window.get(981) is events[980]
+    assert window.get(980) is None
+    assert window.stats()["bytes"] <= 20 * size_of(events[0]) + 10
+
+
+def test_one_event_larger_than_the_window_is_not_kept() -> None:
+    window = HotWindow(1000)
+    window.put_many(some(1, letters=5000))
+    assert window.stats() == {"events": 0, "bytes": 0, "block_bytes": 0, "hits": 0, "misses": 0}
+
+
+@pytest.mark.parametrize("size", [7, 128, 500])
+def test_older_ones_come_from_the_journal(size: int) -> None:
+    events = some(1000)
+    journal = PastJournal(events, size)
+    window = HotWindow(1 << 20, journal)  # type: ignore[arg-type]
+    window.put_many(events[900:])
+    assert window.get_many(range(1002)) == [None, *events, None]
+    assert window.stats()["hits"] == 100
+    before = journal.reads
+    assert window.get(900) == events[899]
+    assert journal.reads == before  # still at hand
+
+
+def test_reading_in_order_reads_each_block_once() -> None:
+    journal = PastJournal(some(1000), 250)
+    window = HotWindow(4 << 20, journal)  # type: ignore[arg-type]
+    before = journal.reads
+    for offset in range(1, 1001):
+        assert window.get(offset) is not None
+    assert journal.reads - before == 4
+
+
+def test_what_is_read_is_bounded_too() -> None:
+    events = some(5000, letters=1000)
+    journal = PastJournal(events, 500)
+    window = HotWindow(1 << 20, journal)  # type: ignore[arg-type]
+    for offset in range(1, 5001, 50):
+        assert window.get(offset) == events[offset - 1]
+        # A quarter for stretches, a quarter for blocks; one of each is kept even if it is larger.
+        assert window.stats()["block_bytes"] <= 2 * (1 << 18) + 128 * size_of(events[0]) + 700_000
+    window.forget()
+    assert window.stats()["block_bytes"] == 0
+
+
+def test_trimmed_events_are_gone() -> None:
+    journal = PastJournal(some(100), 10)
+    window = HotWindow(1 << 20, journal)  # type: ignore[arg-type]
+    journal.trim(51)
+    assert window.get(50) is None
+    assert window.get(51) is not None
+
+
+def test_events_without_offset_have_no_place() -> None:
+    with pytest.raises(ValueError, match="journal"):
+        HotWindow().put_many([Event("t", "s")])
+
+
+def test_with_a_journal_in_memory() -> None:
+    journal = MemoryJournal()
+    window = HotWindow(0, journal)
+    journal.listeners.append(lambda committed: window.put_many(committed.events))
+    journal.append([Event("a", "s", "1"), Event("b", "s", "2")])
+    journal.append([Event("c", "s", "3")])
+    assert [event and event.id for event in window.get_many([1, 2, 3, 4])] == ["1", "2", "3", None]
+
+
+def test_many_threads() -> None:
+    events = some(2000)
+    window = HotWindow(200 * size_of(events[0]), PastJournal(events, 100))  # type: ignore[arg-type]
+    wrong: list[int] = []
+
+    def read(start: int) -> None:
+        for offset in range(start, 2000, 7):
+            event = window.get(offset)
+            if event is None or event.offset != offset:
+                wrong.append(offset)
+
+    threads = [threading.Thread(target=read, args=(start,)) for start in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for event in events:
+        window.put_many([event])
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def deep_size(value: object) -> int:
+    size = sys.getsizeof(value)
+    if isinstance(value, dict):
+        size += sum(deep_size(key) + deep_size(each) for key, each in value.items())
+    elif isinstance(value, list):
+        size += sum(map(deep_size, value))
+    return size
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {"a": 1},
+        {f"name{number}": number * 1.5 for number in range(50)},
+        ["text"] * 1000,
+        {"rows": [{"x": number, "y": str(number)} for number in range(500)]},
+        "é" * 5000,
+        b"x" * 100_000,
+        list(range(10_000)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_the_estimate_is_near_and_never_far_below(data: object) -> None:
+    (event,) = stored([Event("type", "source", data=data)])
+    fields = sum(deep_size(getattr(event, name)) for name in ("type", "source", "id", "time", "arrived", "attributes"))
+    real = sys.getsizeof(event) + fields + deep_size(event.data)
+    assert real * 0.8 < size_of(event) < real * 3 + 1000
+
+
+def test_a_deep_payload_does_not_exhaust_the_stack() -> None:
+    data: object = 1
+    for _ in range(120):
+        data = [data]
+    (event,) = stored([Event("t", "s", data=data)])
+    assert size_of(event) > 120 * 64
