@@ -10,21 +10,21 @@ import asyncio
 import secrets
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from tocsin.clock import Clock, SystemClock
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
-from tocsin.delivery.handles import Delivery, Subscription
+from tocsin.delivery.handles import Subscription
 from tocsin.errors import JournalError, TocsinError
 from tocsin.filters.filter import Filter
-from tocsin.journal.bounds import Past, retained
+from tocsin.journal.bounds import Past
 from tocsin.journal.opening import open_journal
 from tocsin.model import Event
 from tocsin.node import Node, Published
 from tocsin.node import alerts as alerts_module
 from tocsin.node import consumers as consumers_module
+from tocsin.node.pipeline import HOT_BYTES
 
 __all__ = ["Bus", "Receipts", "connect"]
 
@@ -32,20 +32,9 @@ __all__ = ["Bus", "Receipts", "connect"]
 class Receipts:
     """Receipts for what a name has published: an async iterator. They wait while nobody listens."""
 
-    def __init__(self, bus: Bus) -> None:
-        """Begin to listen."""
-        self._opening = asyncio.ensure_future(self._open(bus))
-
-    async def _open(self, bus: Bus) -> Subscription:
-        name = bus.name.replace("'", "''")
-        return await bus.subscribe(
-            f"type = 'tocsin.receipt' AND to = '{name}'",
-            consumer=f"receipts of {bus.name}",
-            past=retained(),
-            order="journal",
-            system=True,
-            auto_ack=True,
-        )
+    def __init__(self, node: Node, name: str) -> None:
+        """Fetch what is there for a name."""
+        self._node, self._name = node, name
 
     async def next(self, timeout: float | None = None) -> Receipt:
         """Wait for the next receipt.
@@ -54,12 +43,11 @@ class Receipts:
             TimeoutError: none came in time.
         """
         async with asyncio.timeout(timeout):
-            return _receipt(await (await asyncio.shield(self._opening)).next())
+            return await self._node.receipts.wait(self._name)
 
     def poll(self) -> Receipt | None:
         """The next receipt if there is one at this moment."""
-        found = self._opening.result().poll() if self._opening.done() else None
-        return _receipt(found) if found is not None else None
+        return self._node.receipts.take(self._name)
 
     def __aiter__(self) -> Receipts:
         """Iterate over receipts."""
@@ -68,13 +56,6 @@ class Receipts:
     async def __anext__(self) -> Receipt:
         """Wait for the next receipt."""
         return await self.next()
-
-
-def _receipt(delivery: Delivery) -> Receipt:
-    event = delivery.event
-    assert event.arrived is not None and event.correlation_id is not None
-    about: dict[str, Any] = event.attributes
-    return Receipt(event.correlation_id, about["of_source"], about["of"], about["consumer"], event.arrived)
 
 
 class Bus:
@@ -211,7 +192,7 @@ class Bus:
 
     def receipts(self) -> Receipts:
         """Receipts for what this name has published."""
-        return Receipts(self)
+        return Receipts(self._live, self.name)
 
     async def close(self) -> None:
         """Close the node: all places are saved."""
@@ -225,22 +206,25 @@ class connect:
         url: `memory:`, or `file:` and a path.
         name: who you are: publisher, and who may cancel. A random one if left out.
         clock: time to go by; the machine's if left out.
+        hot_bytes: memory for the newest events.
 
     Raises (when entered):
         JournalLockedError: another process has the journal open for writing.
         JournalError: the url or the file is not one of ours.
     """
 
-    def __init__(self, url: str, *, name: str | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, *, name: str | None = None, clock: Clock | None = None, hot_bytes: int = HOT_BYTES
+    ) -> None:
         """Say where; nothing is opened yet."""
-        self._url, self._name, self._clock = url, name, clock
+        self._url, self._name, self._clock, self._hot_bytes = url, name, clock, hot_bytes
         self._bus: Bus | None = None
 
     async def __aenter__(self) -> Bus:
         """Open it."""
         clock = self._clock if self._clock is not None else SystemClock()
         journal = await asyncio.to_thread(open_journal, self._url, clock=clock)
-        self._bus = Bus(Node(journal, clock), self._name or "bus-" + secrets.token_hex(6))
+        self._bus = Bus(Node(journal, clock, self._hot_bytes), self._name or "bus-" + secrets.token_hex(6))
         return self._bus
 
     async def __aexit__(

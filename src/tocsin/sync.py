@@ -240,9 +240,9 @@ class Bus:
 class connect:
     """Open a node: `with tocsin.sync.connect("file:plant.db") as bus`. Takes what `tocsin.connect` takes."""
 
-    def __init__(self, url: str, *, name: str | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, name: str | None = None, clock: Clock | None = None, **options: Any) -> None:
         """Say where; nothing is opened yet."""
-        self._outer = client.connect(url, name=name, clock=clock)
+        self._outer = client.connect(url, name=name, clock=clock, **options)
         self._runner: _Runner | None = None
 
     def __enter__(self) -> Bus:

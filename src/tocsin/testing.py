@@ -5,15 +5,17 @@ async with testing.node(clock=(clock := testing.ManualClock())) as bus: ...
 
 from __future__ import annotations
 
+from typing import Any
+
 from tocsin.client import Bus, connect
 from tocsin.clock import Clock, ManualClock
 
 __all__ = ["ManualClock", "crash", "node", "settled"]
 
 
-def node(url: str = "memory:", clock: Clock | None = None, name: str = "test") -> connect:
+def node(url: str = "memory:", clock: Clock | None = None, name: str = "test", **options: Any) -> connect:
     """Open a node for a test."""
-    return connect(url, name=name, clock=clock)
+    return connect(url, name=name, clock=clock, **options)
 
 
 async def settled(bus: Bus) -> None:

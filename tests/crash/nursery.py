@@ -15,6 +15,7 @@ import warnings
 from typing import Any
 
 from tests.crash import workload
+from tocsin.filters.index import engine
 
 
 def live(life: dict[str, Any]) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def live(life: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     warnings.simplefilter("ignore", DeprecationWarning)  # 3.12 warns of forks beside NumPy's idle threads
+    engine.wait()  # kernels are loaded once, by a thread that has ended when the first child is forked
     for request in sys.stdin:
         print(json.dumps(live(json.loads(request))), flush=True)
 

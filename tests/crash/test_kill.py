@@ -25,23 +25,28 @@ POINTS = sorted(getattr(testing, "crash_points", ()))
 NEVER = 10**9
 
 
-def lives_until(story: Story, live: Callable[..., dict[str, Any]], chance: random.Random, count: int) -> int:
-    """Live `count` lives in a row on one journal, each killed; returns how many were."""
-    killed = 0
-    for number in range(count):
-        death = live(
-            url=story.url,
-            number=number,
-            seed=chance.randrange(2**32),
-            retry=story.unanswered(),
-            lines=int(chance.expovariate(1 / 80)),
-            pause=chance.randrange(4000),
-            point=None,
-            arm=0,
+class Killer:
+    """Lives lives on one journal, and remembers what was said in all of them."""
+
+    def __init__(self, live: Callable[..., dict[str, Any]], path: Path, chance: random.Random) -> None:
+        self.live, self.chance = live, chance
+        self.story, self.lives = Story(f"file:{path}"), 0
+
+    def kill(self, lines: int = NEVER, point: str | None = None) -> None:
+        """One more life, ended after so many lines, or at a named point."""
+        death = self.live(
+            url=self.story.url,
+            number=self.lives,
+            seed=self.chance.randrange(2**32),
+            retry=self.story.unanswered(),
+            lines=lines,
+            pause=self.chance.randrange(4000),
+            point=point,
+            arm=self.chance.choice([0, 1, 5, 25]),
         )
-        story.hear(death["said"])
-        killed += death["signal"] == signal.SIGKILL
-    return killed
+        self.lives += 1
+        self.story.hear(death["said"])
+        assert death["signal"] == signal.SIGKILL, f"a whole life was lived, and never came to {point or lines}"
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -53,29 +58,17 @@ def test_killed_at_a_random_moment(
     journals = 0
     while runs > 0:
         journals += 1
-        story = Story(f"file:{tmp_path / f'plant-{journals}.db'}")
+        killer = Killer(live, tmp_path / f"plant-{journals}.db", chance)
         for _ in range(chance.randint(1, 3)):  # each check closes cleanly; between checks one crash follows another
-            lives = chance.randint(1, 3)
-            assert lives_until(story, live, chance, lives) == lives
-            runs -= lives
-            story.check()
+            for _ in range(chance.randint(1, 3)):
+                killer.kill(lines=int(chance.expovariate(1 / 80)))
+                runs -= 1
+            killer.story.check()
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_killed_at_a_named_point(live: Callable[..., dict[str, Any]], tmp_path: Path, point: str) -> None:
-    chance = random.Random(point)
-    story = Story(f"file:{tmp_path / 'plant.db'}")
-    for number in range(4):
-        death = live(
-            url=story.url,
-            number=number,
-            seed=chance.randrange(2**32),
-            retry=story.unanswered(),
-            lines=NEVER,
-            pause=0,
-            point=point,
-            arm=chance.choice([0, 1, 5, 25]),
-        )
-        story.hear(death["said"])
-        assert death["signal"] == signal.SIGKILL, f"a whole life never came to {point}"
-        story.check()
+    killer = Killer(live, tmp_path / "plant.db", random.Random(point))
+    for _ in range(4):
+        killer.kill(point=point)
+        killer.story.check()

@@ -50,7 +50,8 @@ class Consumer:
     """What the model knows of a consumer. `handles` are (filter, open handle), in the order they were opened."""
 
     order: str
-    wanted: set[str] = field(default_factory=set)
+    wanted: dict[str, set[str]] = field(default_factory=dict)
+    """Filter → events that came while it was there, and those its past brought."""
     settled: set[str] = field(default_factory=set)
     acked: set[str] = field(default_factory=set)
     held: dict[str, Held] = field(default_factory=dict)
@@ -60,7 +61,6 @@ class Consumer:
     """Taken before a restart: whether attempts are counted on is not promised."""
     had: set[str] = field(default_factory=set)
     to_tell: set[str] = field(default_factory=set)
-    filters: set[str] = field(default_factory=set)
     handles: list[tuple[str, Any]] = field(default_factory=list)
 
 
@@ -101,13 +101,13 @@ class Delivery(RuleBasedStateMachine):
         """The next event this handle must give: most urgent first, then oldest."""
         if len(consumer.held) >= WINDOW:
             return None
-        waiting = consumer.wanted - consumer.settled - consumer.held.keys()
+        waiting = set().union(*consumer.wanted.values()) - consumer.settled - consumer.held.keys()
         due = [
             sent
             for sent in (self.sent[id] for id in waiting)
             if self.alive(sent)
             and consumer.delayed.get(sent.id, 0) <= self.now
-            and next((h for text, h in consumer.handles if FILTERS[text](sent.n)), None) is handle
+            and next((h for text, h in consumer.handles if sent.id in consumer.wanted[text]), None) is handle
         ]
         if consumer.order == "journal":
             return min(due, key=lambda sent: sent.offset, default=None)
@@ -129,8 +129,9 @@ class Delivery(RuleBasedStateMachine):
         expires = None if ttl is None else self.now + ttl
         self.sent[id] = Sent(id, answer.offset, n, priority, persistent, expires)
         for consumer in self.consumers.values():
-            if any(FILTERS[text](n) for text in consumer.filters):
-                consumer.wanted.add(id)
+            for text, wanted in consumer.wanted.items():
+                if FILTERS[text](n):
+                    wanted.add(id)
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
@@ -158,15 +159,15 @@ class Delivery(RuleBasedStateMachine):
         consumer = self.consumers.setdefault(name, Consumer(order))
         if text in (opened for opened, _ in consumer.handles):
             return
-        new = text not in consumer.filters
+        new = text not in consumer.wanted
         bound = {None: None, "r": tocsin.retained(), "l": tocsin.last(2)}[past] if new else None
         options = {"order": order, "ack_wait": ACK_WAIT, "max_in_flight": WINDOW}
         handle = self.run(self.bus.subscribe(text, consumer=name, past=bound, **options))
         consumer.handles.append((text, handle))
-        consumer.filters.add(text)
+        wanted = consumer.wanted.setdefault(text, set())
         if bound is not None:
             match = [id for id, sent in self.sent.items() if FILTERS[text](sent.n) and self.alive(sent)]
-            consumer.wanted |= set(match if past == "r" else match[-2:])
+            wanted |= set(match if past == "r" else match[-2:])
 
     def opened(self) -> list[tuple[str, int]]:
         return [(name, at) for name, each in sorted(self.consumers.items()) for at in range(len(each.handles))]
@@ -177,13 +178,10 @@ class Delivery(RuleBasedStateMachine):
         name, at = data.draw(st.sampled_from(self.opened()))
         consumer = self.consumers[name]
         handle = consumer.handles[at][1]
-        self.run(testing.settled(self.bus))
         expected = self.expected(consumer, handle)
-        got = handle.poll()
-        while got is not None and got.notice:
+        while (got := self.run(self.poll(handle))) is not None and got.notice:
             assert got.event.type == "tocsin.cancelled"
             consumer.to_tell.remove(got.event.correlation_id)
-            got = handle.poll()
         assert (got and got.event.id) == (expected and expected.id)
         if got is not None and expected is not None:
             consumer.attempts[expected.id] = consumer.attempts.get(expected.id, 0) + 1
@@ -191,6 +189,10 @@ class Delivery(RuleBasedStateMachine):
             assert got.attempt == consumer.attempts[expected.id] or expected.id in consumer.unsure
             consumer.held[expected.id] = Held(got, self.now + ACK_WAIT)
             consumer.had.add(expected.id)
+
+    async def poll(self, handle: Any) -> Any:
+        await testing.settled(self.bus)
+        return handle.poll()
 
     def holding(self) -> list[tuple[str, str]]:
         return [(name, id) for name, each in sorted(self.consumers.items()) for id in sorted(each.held)]
@@ -254,7 +256,8 @@ class Delivery(RuleBasedStateMachine):
             consumer.held.clear()
             consumer.delayed.clear()
             consumer.unsure |= consumer.attempts.keys()
-            consumer.wanted = {id for id in consumer.wanted if self.sent[id].persistent}
+            for wanted in consumer.wanted.values():
+                wanted -= {id for id, sent in self.sent.items() if not sent.persistent}
         for sent in self.sent.values():
             if not sent.persistent and sent.expires is None:
                 sent.expires = self.now  # never to be delivered again

@@ -5,6 +5,8 @@ Scenarios S11 to S44 are those of the digest on subscribing into the past.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.past import MINUTE, NOON, SECOND, LostBlock, PastJournal, stored
@@ -17,6 +19,8 @@ from tocsin.journal.bounds import Bound, last, parse, retained, since, within
 from tocsin.journal.contract import Request
 from tocsin.journal.history import Report
 from tocsin.journal.memory import MemoryJournal
+from tocsin.journal.sqlite import SqliteJournal
+from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 
 RATES = Filter("type = 'rate' AND pair = 'USD/EUR'")
@@ -290,9 +294,10 @@ def test_scan_of_some_priorities(size: int) -> None:
     journal = PastJournal(stored(events), size)
     report = Report()
     wanted = {1: Filter("type LIKE '%'")}
-    found = [each[0] for each in history.scan(journal, wanted, 1, 100, priorities=[10, 1], report=report)]
+    found = [each[0] for each in history.scan(journal, wanted, 1, 100, [10, 1], report=report)]
     assert found == [*range(1, 10), *range(91, 101)]
     assert report.found == 19
+    assert [each[0] for each in history.scan(journal, wanted, 1, 100, 3)] == list(range(21, 31))
     if size == 40:
         assert report.skipped == 1
     assert len(list(history.scan(journal, wanted, 1, 100, system=True))) == 100
@@ -316,6 +321,34 @@ def test_a_journal_in_memory_has_a_past_too() -> None:
     assert history.search(journal, RATES, last(2), now=now, upto=journal.head) == [7, 9]
     assert history.search(journal, RATES, parse("2m"), now=now, upto=journal.head) == [7, 9]
     assert history.search(journal, RATES, within(3 * parse("1m").t), now=now, upto=8) == [5, 7]
+
+
+def test_a_journal_on_disk_merged_or_not(tmp_path: Path) -> None:
+    events = [rate(number, "A" if number % 2 else "B") for number in range(600)]
+    with SqliteJournal(tmp_path / "past.db", merge=False) as journal:
+        for start in range(0, 600, 40):
+            if start == 400:
+                assert journal.merge_now()
+            journal.submit(Request(NOON + start * SECOND, events[start : start + 40]))
+            journal.append([])  # wait for it
+        for text, bound in (
+            ("pair = 'A'", "5"),
+            ("value < 30", "3"),
+            ("value > 590", "retained"),
+            ("TRUE", "since:399"),
+        ):
+            report, wanted = Report(), Filter(text)
+            found = history.search(
+                journal, wanted, parse(bound), now=NOON + 600 * SECOND, upto=journal.head, report=report
+            )
+            plain = [place + 1 for place, event in enumerate(events) if wanted.matches(event)]
+            expected = {"5": plain[-5:], "3": plain[-3:], "retained": plain, "since:399": plain[398:]}[bound]
+            assert found == expected
+            assert report.read <= 6
+        assert history.search(journal, ALL, parse("50s"), now=NOON + 600 * SECOND, upto=600) == list(range(561, 601))
+        window = HotWindow(0, journal)
+        assert [event and event.data["value"] for event in window.get_many([1, 399, 600, 601])] == [0, 398, 599, None]
+        assert [each[0] for each in history.scan(journal, {1: Filter("value IN (7, 410)")}, 1, 600)] == [8, 411]
 
 
 def test_expires() -> None:

@@ -7,7 +7,8 @@ of each mailbox, so a hundred acks of one consumer cost one small record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from tocsin.delivery.durable import CONSUMER, PLACE, dump_consumer, dump_place
 from tocsin.delivery.mailbox import Mailbox
@@ -15,6 +16,8 @@ from tocsin.journal.contract import Note
 from tocsin.model import Event
 
 __all__ = ["Keeper", "Store"]
+
+EMPTY: Mapping[str, bytes | None] = MappingProxyType({})
 
 Store = Callable[..., "asyncio.Future[list[int]]"]
 """The node's way to its journal: events, state and notes in one request."""
@@ -29,20 +32,26 @@ class Keeper:
         self._dirty: dict[str, Mailbox] = {}
         self._events: list[Event] = []
         self._notes: list[Note] = []
+        self._state: dict[str, bytes | None] = {}
         self._waiting: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
 
     def save(
-        self, mailbox: Mailbox | None, events: Sequence[Event] = (), notes: Sequence[Note] = ()
+        self,
+        mailbox: Mailbox | None,
+        events: Sequence[Event] = (),
+        notes: Sequence[Note] = (),
+        state: Mapping[str, bytes | None] = EMPTY,
     ) -> asyncio.Future[None]:
-        """Have a mailbox's place saved, with events and notes in the same commit; done when all of it is stored."""
+        """Have a mailbox's place saved, with all the rest in the same commit; done when all of it is stored."""
         if mailbox is not None and mailbox.options.durable:
             self._dirty[mailbox.name] = mailbox
         self._events += events
         self._notes += notes
+        self._state |= state
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        if not (self._dirty or self._events or self._notes):
+        if not self._has_work:
             done.set_result(None)
             return done
         self._waiting.append(done)
@@ -50,10 +59,15 @@ class Keeper:
             self._running = loop.create_task(self._run())
         return done
 
-    def later(self, mailbox: Mailbox) -> None:
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._dirty or self._events or self._notes or self._state)
+
+    def later(self, mailbox: Mailbox | None, state: Mapping[str, bytes | None] = EMPTY) -> None:
         """Have it saved with the next write, whenever that is."""
-        if mailbox.options.durable:
+        if mailbox is not None and mailbox.options.durable:
             self._dirty[mailbox.name] = mailbox
+        self._state |= state
 
     async def save_consumer(self, mailbox: Mailbox) -> None:
         """Save who the consumer is, and its place."""
@@ -68,22 +82,23 @@ class Keeper:
 
     async def flush(self) -> None:
         """Save everything that is dirty, and wait for it."""
-        while self._running is not None or self._dirty:
+        while self._running is not None or self._has_work:
             if self._running is None:
                 self._running = asyncio.get_running_loop().create_task(self._run())
             await asyncio.wait([self._running])
 
     async def _run(self) -> None:
         try:
-            while self._dirty or self._events or self._notes:
+            while self._has_work:
                 dirty, events, notes, waiting = self._dirty, self._events, self._notes, self._waiting
+                more, self._state = self._state, {}
                 self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
                 head = self._head()
-                state = {PLACE + name: dump_place(mailbox, head) for name, mailbox in dirty.items()}
+                state = more | {PLACE + name: dump_place(mailbox, head) for name, mailbox in dirty.items()}
                 try:
                     await self._store(events=events, state=state, notes=notes)
                 except Exception as error:
-                    self._dirty = {**dirty, **self._dirty}  # to be tried again with the next
+                    self._dirty, self._state = dirty | self._dirty, more | self._state  # to be tried with the next
                     for done in waiting:
                         if not done.done():
                             done.set_exception(error)

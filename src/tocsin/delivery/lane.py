@@ -20,8 +20,8 @@ __all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "Lane", "LaneRecord"]
 LEVELS = MAX_PRIORITY + 1
 """Levels by number: 1 to 10 are priorities, 0 is the one level of a consumer in journal order."""
 ANY_LEVEL = 0
-CAPACITY = 1024
-"""Offsets waiting in memory for one level of one lane."""
+CAPACITY = 4096
+"""Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog."""
 
 
 class LaneRecord(msgspec.Struct, array_like=True):
@@ -52,15 +52,19 @@ class Lane:
         self.queues: list[deque[int]] = [deque() for _ in range(LEVELS)]
         self.scanned: list[int | None] = [known.get(level, record.start - 1) for level in range(LEVELS)]
         """Up to which offset matches are in the queue (or were): None for a level that is live."""
+        self.is_live = False
+        """Does every new match go straight into a queue?"""
 
     # -- what comes in
 
     def accepts(self, event: Event) -> bool:
         """Is this an event for the lane, whatever has become of it?"""
         assert event.offset is not None
-        if event.offset < self.record.start or (event.type.startswith("tocsin.") and not self.record.system):
-            return False
-        return self.filter.matches(event)
+        return event.offset >= self.record.start and self.may_see(event) and self.filter.matches(event)
+
+    def may_see(self, event: Event) -> bool:
+        """Is it an event, or a record of the node's own that was asked for?"""
+        return self.record.system or not event.type.startswith("tocsin.")
 
     def feed(self, offset: int, level: int) -> bool:
         """Take a new match. False if the level is behind: a scan will find it."""
@@ -69,6 +73,7 @@ class Lane:
         queue = self.queues[level]
         if len(queue) >= CAPACITY:
             self.scanned[level] = offset - 1
+            self.is_live = False
             return False
         queue.append(offset)
         return True
@@ -93,16 +98,14 @@ class Lane:
             scanned = self.scanned[level]
             if scanned is not None and scanned >= head:
                 self.scanned[level] = None
+        self.is_live = all(self.scanned[level] is None for level in self.levels)
 
     # -- where it stands
 
-    @property
-    def is_live(self) -> bool:
-        """Does every new match go straight into a queue?"""
-        return all(self.scanned[level] is None for level in self.levels)
-
     def scan_from(self) -> int | None:
         """The offset from which a scan would find more; None if nothing is missing, or there is no room for it."""
+        if self.is_live:
+            return None
         wanting = [
             scanned
             for level in self.levels
@@ -116,6 +119,7 @@ class Lane:
 
     def fall_asleep(self, head: int) -> None:
         """Stop being fed: what comes after `head` will be scanned."""
+        self.is_live = False
         for level in self.levels:
             if self.scanned[level] is None:
                 self.scanned[level] = head

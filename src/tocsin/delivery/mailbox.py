@@ -125,6 +125,10 @@ class Mailbox:
                 return lane
         return None
 
+    def comes_first(self, lane: str, other: str) -> bool:
+        """Which of two lanes was made first?"""
+        return next(each for each in self.lanes if each in (lane, other)) == lane
+
     def is_for(self, lane: Lane, event: Event) -> bool:
         """Does this lane, which matches the event, have to deliver it?"""
         if len(self.lanes) == 1 or (lane.record.replay and (event.offset or 0) <= lane.record.seam):
@@ -165,7 +169,7 @@ class Mailbox:
             return None
         upside_down = self._is_turn_of_lowest()
         for level in reversed(lane.levels) if upside_down else lane.levels:
-            while True:
+            while lane.queues[level] or self.again[level]:
                 item = self._next(lane, level)
                 if item is None:
                     break
@@ -243,6 +247,20 @@ class Mailbox:
             self.resting[offset] = item
             heapq.heappush(self._alarms, (due, offset, item.attempt))
         return None
+
+    def reclaim(self, item: Item) -> bool:
+        """Put an item that was given back, and went to nobody since, into its holder's hands again; False: too late."""
+        heap = self.again[item.level]
+        if self.resting.get(item.offset) is item:
+            del self.resting[item.offset]
+        elif (item.offset, item) in heap:
+            heap.remove((item.offset, item))
+            heapq.heapify(heap)
+        else:
+            return False
+        self.flying[item.offset] = item
+        self.in_flight_of[item.member] = self.in_flight_of.get(item.member, 0) + 1
+        return True
 
     def extend(self, offset: int, now: int) -> None:
         """Give an event in flight its whole time again."""

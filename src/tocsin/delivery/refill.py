@@ -16,7 +16,7 @@ from tocsin.journal.contract import Journal
 from tocsin.journal.statistics import may_match
 from tocsin.model import Event
 
-__all__ = ["Found", "apply", "look"]
+__all__ = ["Found", "apply", "look", "sift"]
 
 STRETCH = 16_384
 """Events looked at before a scan answers."""
@@ -41,15 +41,17 @@ def look(journal: Journal, lane: Lane, first: int, head: int) -> Found:
         if block.statistics is not None and not may_match(lane.filter, block.statistics):
             continue
         events = [event for event in block.events() if first <= (event.offset or 0) <= head]
-        matches += [
-            event
-            for event in _matching(matcher, lane, events)
-            if lane.record.system or not event.type.startswith("tocsin.")
-        ]
+        matches += [event for event in _matching(matcher, lane, events) if lane.may_see(event)]
         seen += len(events)
         if seen >= STRETCH or len(matches) > CAPACITY:
             return Found(matches, last)
     return Found(matches, max(last, head))
+
+
+def sift(lane: Lane, events: list[Event]) -> Found:
+    """Look for the lane's events among consecutive ones that are in memory already."""
+    matches = [event for event in _matching(Matcher([(0, lane.filter)]), lane, events) if lane.may_see(event)]
+    return Found(matches, events[-1].offset or 0)
 
 
 def _matching(matcher: Matcher, lane: Lane, events: list[Event]) -> Iterable[Event]:

@@ -118,6 +118,8 @@ def verify(block: Stored, path: str | None = None) -> None:
     Raises:
         JournalDamagedError: they differ.
     """
+    if type(block.data) is not bytes or type(block.format) is not str:
+        raise damaged(block, "its columns have other types", path)
     found = _checksum(block.format, block.first, block.last, block.arrived_first, block.arrived_last, block.data)
     if found != block.checksum:
         raise damaged(block, f"its checksum is {found:08x}, not {block.checksum:08x}", path)

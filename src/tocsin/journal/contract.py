@@ -54,6 +54,8 @@ class Request(msgspec.Struct):
     writer: str | None = None
     position: int | None = None
     durable: bool = True
+    largest: int = 0
+    """The most bytes the payload of one event may have; 0: any number. A larger one refuses the request."""
     by: str = ""
     """Who publishes: remembered with the events, for rights and receipts."""
     state: Mapping[str, bytes | None] = {}

@@ -159,7 +159,7 @@ class Draft:
         moment = as_datetime(arrived)
         ids, known, packed, events = self._ids, self._ids.known, self._packed, self.events
         offset = before = self.head
-        limit = self._cuts[-1][1] + BLOCK_BYTES
+        limit, largest = self._cuts[-1][1] + BLOCK_BYTES, request.largest
         offsets: list[int] = []
         for event in request.events:
             source, id = event.source, event.id
@@ -176,7 +176,7 @@ class Draft:
             force_setattr(event, "arrived", moment)
             if event.time is None:
                 force_setattr(event, "time", moment)
-            _encode_into(to_row(event), packed, -1)
+            _encode_into(to_row(event, largest), packed, -1)
             known[code] = offset
             events.append(event)
             offsets.append(offset)

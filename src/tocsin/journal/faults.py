@@ -26,7 +26,8 @@ def as_journal_error(error: sqlite3.Error, path: str) -> JournalError:
         return JournalFullError(
             f"{path} cannot be written to: {error}", path=path, help="check permissions of the file and its directory"
         )
-    if code in _DAMAGED:
+    # A changed byte can also turn a blob into text; that Python cannot read it has no code.
+    if code in _DAMAGED or (not code and "decode to UTF-8" in str(error)):
         return JournalDamagedError(f"{path} is damaged: {error}", path=path, help="see `tocsin journal check`")
     if code == sqlite3.SQLITE_CANTOPEN:
         return JournalError(

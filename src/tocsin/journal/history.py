@@ -107,8 +107,8 @@ def scan(
     filters: Mapping[Any, Filter] | Matcher,
     first: int,
     last: int,
+    priority: int | Collection[int] | None = None,
     *,
-    priorities: Collection[int] | None = None,
     system: bool = False,
     report: Report | None = None,
 ) -> Iterator[tuple[int, Event, list[Any]]]:
@@ -119,11 +119,12 @@ def scan(
         filters: by key; or a matcher, which cannot be asked about statistics, so that every block is read.
         first: the first offset.
         last: the last offset.
-        priorities: levels that count; None: all.
+        priority: the level that counts, or several; None: all.
         system: whether system records count.
         report: filled with what the scan cost, as it goes on.
     """
     report = report if report is not None else Report()
+    priorities = (priority,) if isinstance(priority, int) else priority
     anything = Sieve(None, system=system, priorities=priorities)
     sieves: dict[Any, Sieve] = {}
     matcher = filters if isinstance(filters, Matcher) else None
@@ -131,8 +132,9 @@ def scan(
         sieves = {key: Sieve(each, system=system, priorities=priorities) for key, each in filters.items()}
         matcher = Matcher(filters.items()) if len(filters) > _MANY else None
     for block in _blocks(journal, first, last):
-        hopeful = {key: sieve for key, sieve in sieves.items() if sieve.may_match(block.statistics)}
-        if not (hopeful if sieves or matcher is None else anything.may_match(block.statistics)):
+        known = block.statistics
+        hopeful = {key: sieve for key, sieve in sieves.items() if sieve.may_match(known)}
+        if not (hopeful if sieves or matcher is None else anything.may_match(known)):
             report.skipped += 1
             continue
         report.read += 1

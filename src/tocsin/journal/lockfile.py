@@ -59,6 +59,7 @@ class LockFile:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, 0)
+                fcntl.flock(self._file, fcntl.LOCK_UN)  # not only closed: a child forked this instant has it open too
             self._close()
             _held.discard(self)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError
 from tocsin.journal.blocks import LOST, ROWS, Stored, arrivals_of, batch_of, identities_of
+from tocsin.journal.faults import translated
 from tocsin.journal.ids import Identity
 from tocsin.journal.reader import block_at
 
@@ -27,10 +28,11 @@ class Lookup:
     """Source, id and arrival of stored events, and of those about to be stored."""
 
     def __init__(
-        self, db: sqlite3.Connection, head: int, first: int, drafted: Callable[[int], Identity | None]
+        self, db: sqlite3.Connection, path: str, head: int, first: int, drafted: Callable[[int], Identity | None]
     ) -> None:
         """Look in a file for offsets from `first` to `head`, which may change; ask `drafted` for those above."""
         self._db = db
+        self._path = path
         self._drafted = drafted
         self._recent: list[_Identities] = []
         self.head = head
@@ -45,11 +47,12 @@ class Lookup:
         for block in self._recent:
             if block.first <= offset <= block.last:
                 return block.at(offset)
-        stored = block_at(self._db, offset)
-        if stored is None or stored.format == LOST:
-            return None
         try:
-            block = _Identities(stored)
+            with translated(self._path):
+                stored = block_at(self._db, offset)
+            if stored is None or stored.format == LOST:
+                return None
+            block = _Identities(stored, self._path)
         except JournalDamagedError as error:
             _log.warning("%s", error)
             return None
@@ -60,13 +63,13 @@ class Lookup:
 class _Identities:
     """The identities of one block. A segment stays Arrow: of its many events few are asked for."""
 
-    def __init__(self, block: Stored) -> None:
+    def __init__(self, block: Stored, path: str) -> None:
         self.first, self.last = block.first, block.last
         self._batch: pa.RecordBatch | None = None
         if block.format == ROWS:
-            self._rows = list(zip(identities_of(block), arrivals_of(block), strict=True))
+            self._rows = list(zip(identities_of(block, path), arrivals_of(block, path), strict=True))
         else:
-            batch = batch_of(block).select(["source", "id", "arrived"])
+            batch = batch_of(block, path).select(["source", "id", "arrived"])
             self._batch = batch.set_column(2, "arrived", batch.column(2).cast(pa.int64()))
 
     def at(self, offset: int) -> Identity:

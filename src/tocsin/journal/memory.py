@@ -9,6 +9,7 @@ Not promised: to survive the process, or to be small (one Python object per even
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_left
 from collections import deque
@@ -26,6 +27,8 @@ from tocsin.journal.statistics import Statistics
 from tocsin.model import Event
 
 __all__ = ["MemoryJournal"]
+
+_log = logging.getLogger(__name__)
 
 
 class _Block:
@@ -119,7 +122,8 @@ class MemoryJournal:
             if 1 < first < self._first:
                 raise TrimmedError(f"offset {first} is no longer kept", first=self._first)
             last = self._head if last is None else last
-            found = [block for block in self._blocks if block.last >= first and block.first <= last]
+            wanted = self._blocks if first <= last else []
+            found = [block for block in wanted if block.last >= first and block.first <= last]
         return iter(found[::-1] if backwards else found)
 
     def read(self, first: int = 1, last: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -184,15 +188,19 @@ class MemoryJournal:
     def _commit(self, request: Request) -> None:
         try:
             events = self._store(request)
-        except TocsinError as error:
-            request.error = error
+        except Exception as error:
+            wrong = f"a request cannot be stored: {type(error).__name__}: {error}"
+            request.error = error if isinstance(error, TocsinError) else JournalError(wrong)
             _call(request)
             return
         self._commits += 1
         if not request.durable:
             _call(request)
         for listener in list(self.listeners):
-            listener(Committed(events, [request]))
+            try:
+                listener(Committed(events, [request]))
+            except Exception:
+                _log.exception("a listener failed")
         if request.durable:
             _call(request)
 
@@ -207,7 +215,7 @@ class MemoryJournal:
                 request.offsets = list(positions[position])
                 return []
             if positions and position < max(positions):
-                raise JournalError(f"position {position} of writer {writer} was never stored, but a later one was")
+                raise JournalError(f"position {position} of writer {writer!r} was never stored, but a later one was")
         if not all(value is None or isinstance(value, bytes) for value in request.state.values()):
             raise JournalError("state is kept as bytes")
         arrived = max(request.arrived, self._newest)
@@ -222,7 +230,7 @@ class MemoryJournal:
                 offset = fresh[key] = self._head + len(rows) + 1
                 time = event.time if event.time is not None else as_datetime(arrived)
                 stored.append(event.replace(offset=offset, arrived=as_datetime(arrived), time=time))
-                rows.append(to_row(stored[-1]))
+                rows.append(to_row(stored[-1], request.largest))
             offsets.append(offset)
         # From here on nothing can fail.
         if rows:
@@ -258,5 +266,8 @@ def _cut(block: Block, first: int, last: int) -> pa.RecordBatch:
 
 
 def _call(request: Request) -> None:
-    if request.done is not None:
-        request.done(request)
+    try:
+        if request.done is not None:
+            request.done(request)
+    except Exception:
+        _log.exception("the callback of a request failed")

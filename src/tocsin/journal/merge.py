@@ -190,13 +190,10 @@ class Merger:
             try:
                 merged = self._encode(run)
             except JournalDamagedError as error:
-                self._damaged.update(
-                    piece.first for piece in run if piece.first <= error.last and error.first <= piece.last
-                )
-                if not self._damaged.intersection(piece.first for piece in run):
-                    raise
                 _log.warning("%s", error)
-                return True
+                found = {piece.first for piece in run if not self._readable(piece)}
+                self._damaged |= found
+                return bool(found)
             except TrimmedError:  # the oldest of them went meanwhile
                 return True
             if self._replace(merged, len(run)):
@@ -210,6 +207,13 @@ class Merger:
                 (self._start,),
             ).fetchall()
         return [Piece(first, last, "" if first in self._damaged else kind, size) for first, last, kind, size in found]
+
+    def _readable(self, piece: Piece) -> bool:
+        try:
+            self._encode([piece])
+        except JournalDamagedError:
+            return False
+        return True
 
     def _encode(self, run: Sequence[Piece]) -> Stored:
         blocks = self._reader.load(run[0].first, run[-1].last)

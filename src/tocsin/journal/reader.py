@@ -41,7 +41,7 @@ _SPARE = 8
 """Connections kept open for the next question."""
 _BLOCK_OF = "coalesce((SELECT max(first) FROM blocks WHERE first <= ?), 0)"
 _ABOUT = "first, last, arrived_first, arrived_last, format, checksum, statistics, publishers"
-_WITH_DATA = f"{_ABOUT}, CASE WHEN length(data) <= {_INLINE} THEN data END"
+_WITH_DATA = f"{_ABOUT}, CASE WHEN length(data) <= {_INLINE} AND typeof(data) = 'blob' THEN data END"
 
 
 def open_reader(path: str | os.PathLike[str]) -> Reader:
@@ -282,7 +282,8 @@ class StoredBlock:
     def events(self) -> list[Event]:
         """See `contract.Block.events`."""
         found = [event for part in self._parts() for event in events_of(part, self._reader.path)]
-        return found if self._whole else [each for each in found if self._first <= (each.offset or 0) <= self._last]
+        # Every event has an offset here; the parts may reach beyond this block if it was merged meanwhile.
+        return [event for event in found if self._first <= (event.offset or 0) <= self._last]
 
     def batch(self) -> pa.RecordBatch:
         """See `contract.Block.batch`."""

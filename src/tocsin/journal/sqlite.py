@@ -196,11 +196,11 @@ class SqliteJournal:
 
     def close(self) -> None:
         """See `contract.Journal.close`."""
-        self._let_go(lambda: self._committer.close(self._finish))
+        self._let_go(lambda: self._committer.close(lambda: self._finish(clean=True)))
 
     def abandon(self) -> None:
         """See `contract.Journal.abandon`. Requests that wait are answered with an error, so that nobody hangs."""
-        self._let_go(lambda: self._committer.abandon(lambda: self._store.close(clean=False)))
+        self._let_go(lambda: self._committer.abandon(lambda: self._finish(clean=False)))
 
     def _let_go(self, end: Callable[[], None]) -> None:
         if self._committer.here:
@@ -213,7 +213,6 @@ class SqliteJournal:
             try:
                 end()
             finally:
-                self._reader.close()
                 self._lock.release()
 
     def __enter__(self) -> SqliteJournal:
@@ -230,7 +229,7 @@ class SqliteJournal:
         """Learn from the file where it stands. Also after a failed commit, whose outcome only the file knows."""
         self._head, self._first, self._newest = self._store.standing()
         self._highest.clear()
-        self._lookup = Lookup(self._store.db, self._head, self._first, self._drafted)
+        self._lookup = Lookup(self._store.db, self.path, self._head, self._first, self._drafted)
         self._ids = Ids(self._lookup.at)
         for block in self._store.newest_blocks():
             self._ids.stamp(block.first, block.arrived_first)
@@ -239,9 +238,10 @@ class SqliteJournal:
             except JournalDamagedError as error:
                 _log.warning("%s; its events would be stored again if they were sent again", error)
 
-    def _finish(self) -> None:
+    def _finish(self, *, clean: bool) -> None:
+        self._reader.close()  # before the writer: the last connection removes the log, if it may write
         try:
-            self._store.close(clean=True)
+            self._store.close(clean=clean)
         except sqlite3.Error as error:  # the next opening will say that it was not closed; nothing is lost
             _log.warning("the journal was not closed properly: %s", as_journal_error(error, self.path))
 
@@ -306,10 +306,11 @@ class SqliteJournal:
 
     def _answered(self, writer: str, position: int) -> list[int] | None:
         """What was answered to a writer's position; None if it is the next."""
-        if writer not in self._highest:
-            self._highest[writer] = self._store.highest(writer)
-        highest = self._highest[writer]
-        return None if highest is None or position > highest else self._store.answer(writer, position)
+        with translated(self.path):
+            if writer not in self._highest:
+                self._highest[writer] = self._store.highest(writer)
+            highest = self._highest[writer]
+            return None if highest is None or position > highest else self._store.answer(writer, position)
 
     # Jobs: on the committer's thread, between two commits.
 

@@ -19,13 +19,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tocsin.clock import Clock
-from tocsin.cloudevents import encode_json
 from tocsin.delivery import durable, refill
 from tocsin.delivery.board import expiry, is_tracked
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.lane import Lane
 from tocsin.delivery.mailbox import Mailbox
+from tocsin.delivery.receipts import ReceiptBox
 from tocsin.errors import EventError, OverloadError, TocsinError
 from tocsin.filters.index import Matcher
 from tocsin.journal.contract import Committed, Journal, Note, Request
@@ -40,7 +40,8 @@ MAX_WAITING = 20_000
 """Events on their way to the journal before publishers must wait."""
 PATIENCE = 30.0
 """Seconds a publisher waits for room before it is told to come again."""
-HOT_BYTES = 16 * 1024 * 1024
+HOT_BYTES = 64 * 1024 * 1024
+_RECENT = 2048  # events in memory that a lane looks through in one go
 _BATCH = 16  # events of a commit from which they are matched together
 _IDLE_SAVE = 100_000  # offsets after which the places of idle consumers are saved anew
 
@@ -55,17 +56,18 @@ class Published(NamedTuple):
 class Node:
     """One node over one journal: what happens to events. Handles ask its `post`; `consumers` and `alerts` use it."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
-        """Take over a journal that is open for writing."""
+    def __init__(self, journal: Journal, clock: Clock, hot_bytes: int = HOT_BYTES) -> None:
+        """Take over a journal that is open for writing; keep up to `hot_bytes` of the newest events in memory."""
         self.journal, self.clock = journal, clock
         self.head = journal.head
         self.boot_head = journal.head
         """Newest offset of earlier lives: what was not persistent is not delivered from there."""
-        self.window = HotWindow(HOT_BYTES, journal)
+        self.window = HotWindow(hot_bytes, journal)
         self.mailboxes: dict[str, Mailbox] = {}
         self.handles: dict[str, list[Subscription]] = {}
         """Open handles of each lane, by mailbox and lane: `name/lane`."""
         self.cancelled: set[int] = set()
+        self.receipts = ReceiptBox(journal.state("receipt/"))
         self.keeper = Keeper(self.store, lambda: self.head)
         self.post = PostOffice(self)
         self.closed = False
@@ -116,16 +118,6 @@ class Node:
                 field="type",
                 help="choose one that does not begin tocsin.",
             )
-        data = event.data
-        if data is None:
-            return
-        size = len(data) if isinstance(data, str | bytes) else len(encode_json(data, "data"))
-        if size > MAX_EVENT_BYTES:
-            raise EventError(
-                f"data has {size:,} bytes, {MAX_EVENT_BYTES:,} are allowed",
-                field="data",
-                help="store it elsewhere and publish where",
-            )
 
     async def _make_room(self, count: int) -> None:
         try:
@@ -149,7 +141,16 @@ class Node:
         """Hand something to the journal; the future has the offsets when it is stored."""
         answer: asyncio.Future[list[int]] = self._loop.create_future()
         now = self.clock.now()
-        request = Request(now, events, durable=durable, by=by, state=state or {}, notes=notes, done=self._hear)
+        request = Request(
+            now,
+            events,
+            durable=durable,
+            by=by,
+            state=state or {},
+            notes=notes,
+            done=self._hear,
+            largest=MAX_EVENT_BYTES,
+        )
         self._answers[id(request)] = answer
         self._waiting_events += len(events)
         try:
@@ -214,20 +215,21 @@ class Node:
                 self.keeper.later(mailbox)
 
     def _enqueue(self, event: Event, keys: list[Any], awake: set[str]) -> None:
-        is_system = event.type.startswith("tocsin.")
-        by_mailbox: dict[str, list[str]] = {}
+        offset = event.offset or 0
+        firsts: dict[str, str] = {}  # of each mailbox, the first open lane that matches
         for key in keys:
             mailbox, lane = self._targets[key]
-            if (not is_system or lane.record.system) and (event.offset or 0) >= lane.record.start:
-                by_mailbox.setdefault(mailbox.name, []).append(key)
-        for name, mine in by_mailbox.items():
-            mailbox = self.mailboxes[name]
-            if len(mine) > 1:  # the first open handle whose filter matches
-                mine = [key for lane in mailbox.lanes for key in mine if key == f"{name}/{lane}"]
-            if self._targets[mine[0]][1].feed(event.offset or 0, mailbox.level_of(event)):
-                awake.add(mine[0])
+            if offset < lane.record.start or not lane.may_see(event):
+                continue
+            other = firsts.get(mailbox.name)
+            if other is None or mailbox.comes_first(lane.id, other.rpartition("/")[2]):
+                firsts[mailbox.name] = key
+        for key in firsts.values():
+            mailbox, lane = self._targets[key]
+            if lane.feed(offset, mailbox.level_of(event)):
+                awake.add(key)
             else:
-                self.refill_later(mine[0])
+                self.refill_later(key)
 
     def wake(self, key: str) -> None:
         """Tell handles that something is there: the member with the fewest in flight first."""
@@ -273,7 +275,11 @@ class Node:
             while (target := self._targets.get(key)) is not None and (first := target[1].scan_from()) is not None:
                 mailbox, lane = target
                 head = self.head
-                if first <= head:
+                recent = self.window.recent(first, min(head, first + _RECENT)) if first <= head else []
+                if recent:
+                    await asyncio.sleep(0)
+                    found = refill.sift(lane, recent)
+                elif first <= head:
                     found = await asyncio.to_thread(refill.look, self.journal, lane, first, head)
                 else:
                     found = refill.Found([], head)
@@ -357,6 +363,7 @@ class Node:
                 await self.post.close_handle(handle)
         for mailbox in self.mailboxes.values():
             self.keeper.later(mailbox)
+        self.keeper.later(None, self.receipts.fetched())
         await self.keeper.flush()
         await self.stop()
         await asyncio.to_thread(self.journal.close)

@@ -79,11 +79,12 @@ class PostOffice:
     # -- settling
 
     def _held(self, delivery: Delivery) -> Item:
-        """The item of a delivery that is still in its holder's hands."""
+        """The item of a delivery that is still in its holder's hands, or was given back and went to nobody since."""
         item = delivery.item
         if item is None or delivery.settled is not None:
             raise DeliveryError(f"offset {delivery.offset} is settled", help="what is settled cannot be taken back")
-        if delivery.handle.mailbox.flying.get(item.offset) is not item or item.attempt != delivery.attempt:
+        mailbox = delivery.handle.mailbox
+        if item.attempt != delivery.attempt or not (mailbox.flying.get(item.offset) is item or mailbox.reclaim(item)):
             raise DeliveryError(
                 f"offset {item.offset} is not in your hands any more",
                 help="it was cancelled, or not settled in time and comes again; in_progress() asks for more time",
@@ -99,7 +100,7 @@ class PostOffice:
         """Settle in memory and have it stored, each mailbox with what settling publishes. All or none."""
         fresh = [each for each in deliveries if each.item is not None and each.settled is None]
         for delivery in fresh:
-            if delivery.item is None or delivery.item.offset not in self._node.cancelled:
+            if delivery.offset not in self._node.cancelled and not _was_dropped(delivery):
                 self._held(delivery)
         by_mailbox: dict[str, list[Delivery]] = {}
         for delivery in fresh:
@@ -114,29 +115,25 @@ class PostOffice:
         node, now = self._node, self._node.clock.now()
         events: list[Event] = []
         notes: list[Note] = []
+        state: dict[str, bytes | None] = {}
         mailbox = deliveries[0].handle.mailbox
         for delivery in deliveries:
             offset, event, consumer = delivery.offset, delivery.event, delivery.handle.consumer
-            if offset not in mailbox.flying:  # cancelled while in hand: nothing is left to settle
+            if offset not in mailbox.flying:  # cancelled or unsubscribed while in hand: nothing is left to settle
                 continue
             mailbox.settle(offset)
             if is_tracked(event):
                 notes.append(Note(offset, now, "acked", consumer))
             if event.ack != "none":
-                events += self._acknowledgements(event, consumer)
-                notes.append(Note(offset, now, "receipt", node.journal.publisher(offset)))
-        done = node.keeper.save(mailbox, events, notes)
+                publisher = node.journal.publisher(offset)
+                state |= node.receipts.add(publisher, event, consumer, now)
+                notes.append(Note(offset, now, "receipt", publisher))
+            if event.ack == "client":
+                about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
+                events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
+        done = node.keeper.save(mailbox, events, notes, state)
         node.wake(f"{mailbox.name}/{deliveries[0].handle.lane.id}")  # there is room in the window
         return done
-
-    def _acknowledgements(self, event: Event, consumer: str) -> list[Event]:
-        """What settling an event that asked for it publishes: a receipt, and an acknowledgement others may hear."""
-        about = {**event.attributes, "consumer": consumer, "of": event.offset or 0, "of_source": event.source}
-        publisher = self._node.journal.publisher(event.offset or 0)
-        made = [Event("tocsin.receipt", "tocsin", correlation_id=event.id, attributes={**about, "to": publisher})]
-        if event.ack == "client":
-            made.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
-        return made
 
     async def give_back(self, delivery: Delivery, delay: float) -> None:
         """See `handles.Post`."""
@@ -201,3 +198,12 @@ class PostOffice:
 def _spoken(notice: Notice) -> Event:
     """A notice as the event a consumer sees."""
     return Event(notice.kind, "tocsin", correlation_id=notice.id, data=notice.data, arrived=as_datetime(notice.at))
+
+
+def _was_dropped(delivery: Delivery) -> bool:
+    """Was the subscription dropped while this was in hand? Then settling it only means that it does not come again."""
+    record = delivery.handle.lane.record
+    if record.ended and delivery.offset in record.left:
+        record.left.remove(delivery.offset)
+        return True
+    return False
