@@ -18,7 +18,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 LAYERS = {
     # 0: values, the exception tree, clocks
-    "errors": 0, "clock": 0, "payload": 0, "model": 0, "cloudevents": 0,
+    "errors": 0, "clock": 0, "crashpoints": 0, "payload": 0, "model": 0, "cloudevents": 0,
     # 1: what is wanted, what combinations mean
     "filters": 1, "composite": 1,
     # 2: what happened
@@ -40,7 +40,9 @@ SIDEWAYS = {
     "clock": {"errors"},
     "cloudevents": {"model", "payload", "errors"},
     "composite": {"filters"},
-    "cli": {"spark"},
+    "cli": {"spark", "client"},
+    "sync": {"client"},
+    "testing": {"client"},
 }
 """Imports allowed inside one layer. They must not form a circle."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
 
 from msgspec import UNSET, UnsetType
@@ -21,7 +22,7 @@ from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
 from tocsin.journal.opening import open_journal
 from tocsin.model import Event
-from tocsin.node import Node, Published
+from tocsin.node import Node, Published, retention
 from tocsin.node import alerts as alerts_module
 from tocsin.node import consumers as consumers_module
 from tocsin.node.pipeline import HOT_BYTES
@@ -189,6 +190,18 @@ class Bus:
     async def audit(self, id: str, source: str | None = None) -> list[Step]:
         """Every step of an event that is tracked: published, delivered, acked, receipt, cancelled, expired, dead."""
         return await alerts_module.audit(self._live, id, source)
+
+    async def trim(
+        self, *, older_than: timedelta | None = None, larger_than: int | None = None, hard: bool = False
+    ) -> int:
+        """Drop old events from the journal; returns the lowest offset that is kept.
+
+        Args:
+            older_than: what arrived longer ago may go.
+            larger_than: the oldest go until the journal has about so many bytes.
+            hard: also what consumers have not settled and live alerts; who loses something gets a `tocsin.gap` notice.
+        """
+        return await retention.trim(self._live, older_than, larger_than, hard=hard)
 
     def receipts(self) -> Receipts:
         """Receipts for what this name has published."""

@@ -224,6 +224,10 @@ class Bus:
         """Every step of an event that is tracked."""
         return self._runner.run(self._inner.audit(id, source))
 
+    def trim(self, **limits: Any) -> int:
+        """Drop old events from the journal; see `tocsin.client.Bus.trim`."""
+        return self._runner.run(self._inner.trim(**limits))
+
     def receipts(self) -> Receipts:
         """Receipts for what this name has published."""
 

@@ -9,8 +9,13 @@ from typing import Any
 
 from tocsin.client import Bus, connect
 from tocsin.clock import Clock, ManualClock
+from tocsin.crashpoints import POINTS, arm
 
-__all__ = ["ManualClock", "crash", "node", "settled"]
+__all__ = ["ManualClock", "crash", "crash_at", "crash_points", "node", "settled"]
+
+crash_points = POINTS
+"""Places at which `crash_at` can end the process."""
+crash_at = arm
 
 
 def node(url: str = "memory:", clock: Clock | None = None, name: str = "test", **options: Any) -> connect:

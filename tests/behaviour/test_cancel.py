@@ -74,6 +74,25 @@ async def test_notice_waits_for_a_consumer_that_is_away(bus: Any) -> None:
     assert notices(await take(bus, back)) == [(CANCELLED, "a")]
 
 
+async def test_withdrawn_copy_was_neither_delivered_nor_acknowledged(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await bus.publish(event("a"))
+    await bus.cancel("a")
+    assert await take(bus, sub) == []
+    s = await bus.status("a")
+    assert (s.state, s.delivered, s.acked, s.pending) == ("cancelled", [], [], [])
+
+
+async def test_no_notice_of_what_only_waited_for_another_handle(bus: Any) -> None:
+    first = await bus.subscribe("TRUE", consumer="ops")
+    second = await bus.subscribe("n > 0", consumer="ops")
+    await bus.publish(event("a", data={"n": 1}))
+    await take(bus, first, 0)
+    await first.close()
+    await bus.cancel("a")
+    assert await take(bus, second) == []
+
+
 async def test_cancelled_delivery_is_not_repeated(bus: Any, clock: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="ops", ack_wait=10)
     await bus.publish(event("a"))

@@ -116,6 +116,14 @@ async def test_event_that_is_not_persistent_is_delivered_like_any_other(bus: Any
     assert "a" in await heard(bus, sub)
 
 
+async def test_event_that_is_not_persistent_can_be_asked_after_and_cancelled(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await bus.publish(event("a", persistent=False))
+    assert set((await bus.status("a")).matched) == {"ops"}
+    await bus.cancel("a")
+    assert ids(await take(bus, sub)) == []
+
+
 async def test_received_event_can_be_published_elsewhere(bus: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="bridge")
     await bus.publish_many(numbered(3))

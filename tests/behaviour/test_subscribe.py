@@ -181,6 +181,16 @@ async def test_unsubscribe_withdraws_what_was_waiting(bus: Any) -> None:
     assert await take(bus, sub) == []
 
 
+async def test_delivery_in_hand_can_be_settled_after_unsubscribe(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await bus.publish_many([event("a"), event("b")])
+    [a] = await take(bus, sub, 1)
+    await bus.unsubscribe("ops", sub.id)
+    await a.ack()
+    again = await bus.subscribe("TRUE", consumer="ops", past=tocsin.retained())
+    assert await heard(bus, again) == ["b"]
+
+
 async def test_settled_events_do_not_return_after_unsubscribe_and_subscribe(bus: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="ops")
     await bus.publish(event("a"))

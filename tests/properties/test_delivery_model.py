@@ -47,11 +47,11 @@ class Held:
 
 @dataclass
 class Consumer:
-    """What the model knows of a consumer. `handles` are (filter, open handle), in the order they were opened."""
+    """What the model knows of a consumer. `handles` are open, by filter."""
 
     order: str
     wanted: dict[str, set[str]] = field(default_factory=dict)
-    """Filter → events that came while it was there, and those its past brought."""
+    """Filter, in the order of subscribing → events that came while it was there, and those its past brought."""
     settled: set[str] = field(default_factory=set)
     acked: set[str] = field(default_factory=set)
     held: dict[str, Held] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Consumer:
     """Taken before a restart: whether attempts are counted on is not promised."""
     had: set[str] = field(default_factory=set)
     to_tell: set[str] = field(default_factory=set)
-    handles: list[tuple[str, Any]] = field(default_factory=list)
+    handles: dict[str, Any] = field(default_factory=dict)
 
 
 class Delivery(RuleBasedStateMachine):
@@ -97,21 +97,21 @@ class Delivery(RuleBasedStateMachine):
     def alive(self, sent: Sent) -> bool:
         return not sent.cancelled and (sent.expires is None or self.now < sent.expires)
 
-    def expected(self, consumer: Consumer, handle: Any) -> Sent | None:
+    def expected(self, consumer: Consumer, filter: str) -> Sent | None:
         """The next event this handle must give: most urgent first, then oldest."""
         if len(consumer.held) >= WINDOW:
             return None
         waiting = set().union(*consumer.wanted.values()) - consumer.settled - consumer.held.keys()
-        due = [
-            sent
-            for sent in (self.sent[id] for id in waiting)
-            if self.alive(sent)
-            and consumer.delayed.get(sent.id, 0) <= self.now
-            and next((h for text, h in consumer.handles if sent.id in consumer.wanted[text]), None) is handle
-        ]
+        due = [sent for sent in map(self.sent.__getitem__, waiting) if self.alive(sent)]
+        due = [sent for sent in due if consumer.delayed.get(sent.id, 0) <= self.now]
+        due = [sent for sent in due if self.goes_to(consumer, sent.id) == filter]
         if consumer.order == "journal":
             return min(due, key=lambda sent: sent.offset, default=None)
         return min(due, key=lambda sent: (-sent.priority, sent.offset), default=None)
+
+    def goes_to(self, consumer: Consumer, id: str) -> str | None:
+        """The first subscription that wants it and is open."""
+        return next((text for text, ids in consumer.wanted.items() if id in ids and text in consumer.handles), None)
 
     # Publishers
 
@@ -157,28 +157,28 @@ class Delivery(RuleBasedStateMachine):
         """Open a handle that is not open yet; the past is for a filter the consumer did not have."""
         order = {"A": "priority", "B": "journal"}[name]
         consumer = self.consumers.setdefault(name, Consumer(order))
-        if text in (opened for opened, _ in consumer.handles):
+        if text in consumer.handles:
             return
         new = text not in consumer.wanted
         bound = {None: None, "r": tocsin.retained(), "l": tocsin.last(2)}[past] if new else None
         options = {"order": order, "ack_wait": ACK_WAIT, "max_in_flight": WINDOW}
         handle = self.run(self.bus.subscribe(text, consumer=name, past=bound, **options))
-        consumer.handles.append((text, handle))
+        consumer.handles[text] = handle
         wanted = consumer.wanted.setdefault(text, set())
         if bound is not None:
             match = [id for id, sent in self.sent.items() if FILTERS[text](sent.n) and self.alive(sent)]
             wanted |= set(match if past == "r" else match[-2:])
 
-    def opened(self) -> list[tuple[str, int]]:
-        return [(name, at) for name, each in sorted(self.consumers.items()) for at in range(len(each.handles))]
+    def opened(self) -> list[tuple[str, str]]:
+        return [(name, text) for name, each in sorted(self.consumers.items()) for text in sorted(each.handles)]
 
     @precondition(lambda self: self.opened())
     @rule(data=st.data())
     def take(self, data: st.DataObject) -> None:
-        name, at = data.draw(st.sampled_from(self.opened()))
+        name, text = data.draw(st.sampled_from(self.opened()))
         consumer = self.consumers[name]
-        handle = consumer.handles[at][1]
-        expected = self.expected(consumer, handle)
+        handle = consumer.handles[text]
+        expected = self.expected(consumer, text)
         while (got := self.run(self.poll(handle))) is not None and got.notice:
             assert got.event.type == "tocsin.cancelled"
             consumer.to_tell.remove(got.event.correlation_id)
@@ -225,13 +225,13 @@ class Delivery(RuleBasedStateMachine):
     @rule(data=st.data())
     def close_handle(self, data: st.DataObject) -> None:
         """What it gave and nobody settled is settled first, so that the model need not say when it comes back."""
-        name, at = data.draw(st.sampled_from(self.opened()))
+        name, text = data.draw(st.sampled_from(self.opened()))
         consumer = self.consumers[name]
         for id in sorted(consumer.held):
             self.run(consumer.held.pop(id).delivery.ack())
             consumer.settled.add(id)
             consumer.acked.add(id)
-        self.run(consumer.handles.pop(at)[1].close())
+        self.run(consumer.handles.pop(text).close())
 
     # The world
 

@@ -206,7 +206,8 @@ async def test_c6_waiting_delivery_is_withdrawn(bus: Any, how: str) -> None:
     await bus.publish_many([alert("x"), alert("y")])
     [x] = await take(bus, sub)
     await (bus.cancel("y") if how == "cancelled" else bus.unsubscribe("ops", sub.id))
-    await x.ack()
+    if how == "cancelled":
+        await x.ack()
     assert await take(bus, sub) == []
 
 

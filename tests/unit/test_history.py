@@ -242,6 +242,17 @@ def test_only_rows_that_the_envelope_admits_are_decoded() -> None:
     assert report.skipped == 2
 
 
+def test_a_filter_of_many_alternatives() -> None:
+    """Asked by an index over them, and the same answer."""
+    events = [Event(f"t{number % 3}", "s", data={"x": number, "y": number % 7}) for number in range(200)]
+    wanted = Filter(" OR ".join(f"(type = 't{n % 3}' AND x > {5 * n} AND y = {n % 7})" for n in range(30)))
+    journal = PastJournal(stored(events), 100)
+    found = [place + 1 for place, event in enumerate(events) if wanted.matches(event)]
+    assert 0 < len(found) < 150
+    assert search(journal, wanted, retained()) == found
+    assert search(journal, wanted, last(4)) == found[-4:]
+
+
 def test_blocks_that_cannot_match_are_not_read() -> None:
     journal = PastJournal(stored([rate(number) for number in range(1000)]), 50)
     before, report = journal.reads, Report()

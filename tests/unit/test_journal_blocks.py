@@ -34,6 +34,11 @@ def packed(given_events: list[Event], runs: list[tuple[int, int]]) -> Stored:
     return pack_rows(10, runs, rows)
 
 
+def plainly(each: Event) -> object:
+    """An event in a form that can be compared: NaN in an attribute is kept, but is not equal to itself."""
+    return each.replace(attributes={}, offset=None, arrived=None), repr(each.attributes)
+
+
 @given(st.lists(events(), min_size=1, max_size=5), st.data())
 def test_a_block_gives_back_what_was_put_in(given_events: list[Event], data: st.DataObject) -> None:
     storable = []
@@ -51,11 +56,9 @@ def test_a_block_gives_back_what_was_put_in(given_events: list[Event], data: st.
     assert (block.first, block.last, block.arrived_last) == (10, 9 + len(storable), 2_000)
     found = events_of(block)
     assert [each.offset for each in found] == list(range(10, 10 + len(storable)))
-    assert [each.replace(offset=None, arrived=None) for each in found] == [
-        each.replace(offset=None, arrived=None) for each in storable
-    ]
-    assert from_arrow(batch_of(block)) == found
-    assert list(identities_of(block)) == [(each.source, each.id) for each in storable]
+    for others in (found, from_arrow(batch_of(block))):
+        assert [plainly(each) for each in others] == [plainly(each) for each in storable]
+    assert identities_of(block) == [(each.source, each.id) for each in storable]
     assert arrivals_of(block) == [1_000] * cut + [2_000] * (len(storable) - cut)
 
 
@@ -88,7 +91,7 @@ def test_a_sealed_block_of_nonsense_is_damage_too() -> None:
 
 def test_a_lost_block_reads_as_nothing() -> None:
     block = seal(LOST, 3, 9, (5, 5), b"")
-    assert events_of(block) == [] and batch_of(block).num_rows == 0 and list(identities_of(block)) == []
+    assert events_of(block) == [] and batch_of(block).num_rows == 0 and identities_of(block) == []
     assert arrivals_of(block) == []
 
 
@@ -113,7 +116,7 @@ def test_publishers_pack_and_unpack(runs: list[tuple[int, str]]) -> None:
     assert [name for count, name in unpack_publishers(kept, len(names)) for _ in range(count)] == names
     assert [publisher_at(kept, len(names), place) for place in range(len(names))] == names
     if kept is not None:
-        for bad in (kept[:-1], b"\0" + kept[1:], kept + b"\0"):
+        for bad in (kept[:-1], bytes([kept[0] ^ 1]) + kept[1:], kept + b"\0"):
             with pytest.raises(JournalDamagedError):
                 unpack_publishers(bad, len(names))
         with pytest.raises(JournalDamagedError):

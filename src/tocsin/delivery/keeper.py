@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from tocsin import crashpoints
 from tocsin.delivery.durable import CONSUMER, PLACE, dump_consumer, dump_place
 from tocsin.delivery.mailbox import Mailbox
 from tocsin.journal.contract import Note
@@ -95,6 +96,7 @@ class Keeper:
                 self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
                 head = self._head()
                 state = more | {PLACE + name: dump_place(mailbox, head) for name, mailbox in dirty.items()}
+                crashpoints.reach("before-save")
                 try:
                     await self._store(events=events, state=state, notes=notes)
                 except Exception as error:

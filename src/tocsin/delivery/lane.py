@@ -9,6 +9,7 @@ than `CAPACITY` offsets a level, however far its consumer is behind.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
@@ -89,9 +90,9 @@ class Lane:
         else:
             self.scanned[level] = scanned  # from here the next scan goes on
 
-    def looked_through(self, last: int, head: int) -> None:
-        """Note that a scan has seen everything up to `last`: levels with room go on from there, or are live."""
-        for level in self.levels:
+    def looked_through(self, last: int, head: int, levels: Iterable[int]) -> None:
+        """Note that a scan for some levels has seen all up to `last`: those with room go on from there, or are live."""
+        for level in levels:
             scanned = self.scanned[level]
             if scanned is not None and scanned < last and len(self.queues[level]) < CAPACITY:
                 self.scanned[level] = last
@@ -102,16 +103,17 @@ class Lane:
 
     # -- where it stands
 
-    def scan_from(self) -> int | None:
-        """The offset from which a scan would find more; None if nothing is missing, or there is no room for it."""
+    def wanting(self) -> list[int]:
+        """Levels that are behind and have room: a scan would find more for them."""
         if self.is_live:
-            return None
-        wanting = [
-            scanned
-            for level in self.levels
-            if (scanned := self.scanned[level]) is not None and 2 * len(self.queues[level]) < CAPACITY
+            return []
+        return [
+            level for level in self.levels if self.scanned[level] is not None and 2 * len(self.queues[level]) < CAPACITY
         ]
-        return min(wanting) + 1 if wanting else None
+
+    def scan_from(self, levels: list[int]) -> int:
+        """The offset from which a scan for these levels must look."""
+        return min(scanned for level in levels if (scanned := self.scanned[level]) is not None) + 1
 
     def is_blind(self, level: int) -> bool:
         """Might there be something at this level that is in no queue?"""
@@ -130,6 +132,19 @@ class Lane:
             return self.queues[level][0] - 1
         scanned = self.scanned[level]
         return head if scanned is None else scanned
+
+    def skip(self, before: int) -> list[int]:
+        """Give up everything below an offset; returns offsets that may have been lost by it."""
+        lost: list[int] = []
+        for level in self.levels:
+            queue = self.queues[level]
+            while queue and queue[0] < before:
+                lost.append(queue.popleft())
+            scanned = self.scanned[level]
+            if scanned is not None and scanned < before - 1:
+                lost.append(scanned + 1)
+                self.scanned[level] = before - 1
+        return lost
 
     def end(self, head: int, unsettled: list[int]) -> None:
         """The subscription is dropped: keep what it has passed, and what of that was not settled."""

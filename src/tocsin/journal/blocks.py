@@ -195,14 +195,17 @@ def events_of(block: Stored, path: str | None = None) -> list[Event]:
         raise damaged(block, str(error), path) from None
 
 
-def identities_of(block: Stored, path: str | None = None) -> Iterable[tuple[str, str]]:
+def identities_of(block: Stored, path: str | None = None) -> list[tuple[str, str]]:
     """The (source, id) of each event, in order, without decoding the rest."""
-    verify(block, path)
     if block.format == ROWS:
+        verify(block, path)
         try:
-            return [(each.source, each.id) for each in _identities(block.data)[1]]
+            found = _identities(block.data)[1]
         except (msgspec.MsgspecError, ValueError) as error:
             raise damaged(block, str(error), path) from None
+        if len(found) != block.last - block.first + 1:
+            raise damaged(block, f"it holds {len(found)} events", path)
+        return [(each.source, each.id) for each in found]
     batch = batch_of(block, path)
     return list(zip(batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True))
 

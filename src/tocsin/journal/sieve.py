@@ -24,10 +24,12 @@ import pyarrow.compute as pc
 from tocsin.clock import as_datetime
 from tocsin.filters import intervals, normal, values
 from tocsin.filters.filter import Filter
+from tocsin.filters.index import Matcher
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import NULLNESS, REVERSED, Conjunction
 from tocsin.filters.syntax import Field, Value
 from tocsin.journal.facts import Keys, number_keys
+from tocsin.journal.rows import from_arrow
 from tocsin.journal.statistics import SYSTEM, Statistics, may_match
 from tocsin.model import ENVELOPE, Event
 from tocsin.payload import content_kind
@@ -37,6 +39,7 @@ __all__ = ["Flags", "Report", "Sieve"]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 _FIRST_PIECE, _LARGEST_PIECE = 64, 1024
+_MANY = 8  # alternatives of a filter: from here on an index over them is quicker, though it needs whole events
 _TIMES = ("arrived", "time")
 _NO_ATTRIBUTES: dict[str, Any] = {}
 _unpack = msgspec.msgpack.Decoder(dict).decode
@@ -87,6 +90,7 @@ class Sieve:
         if filter is not None:
             self._alternatives = [_columns(each, filter.form.terms) for each in filter.form.alternatives]
             self._names = _names(filter)
+        self._matcher = Matcher([(0, filter)]) if filter is not None and len(self._alternatives) > _MANY else None
         self._row = namedtuple("Row", self._names)  # type: ignore[misc]
 
     def may_match(self, statistics: Statistics | None) -> bool:
@@ -148,10 +152,13 @@ class Sieve:
         count = batch.num_rows
         possible = np.ones(count, np.bool_) if self.filter is None else np.zeros(count, np.bool_)
         certain: Flags | None = None
+        answers: dict[tuple[str, str, Cuts], Flags] = {}  # alternatives often share a test
         for tests, whole in self._alternatives:
             flags = np.ones(count, np.bool_)
-            for name, kind, cuts in tests:
-                flags &= _inside(batch.column(name), kind, cuts)
+            for test in tests:
+                if test not in answers:
+                    answers[test] = _inside(batch.column(test[0]), *test[1:])
+                flags &= answers[test]
             possible |= flags
             if whole:
                 certain = flags if certain is None else certain | flags
@@ -169,6 +176,8 @@ class Sieve:
         """Decode rows as far as the filter looks, and ask it."""
         assert self.filter is not None
         chosen = pa.array(places)
+        if self._matcher is not None:
+            return [bool(keys) for keys in self._matcher.match_batch(from_arrow(batch.take(chosen)))]
         columns = [_decoded(batch, name, chosen) for name in self._names]
         # The evaluator reads envelope fields, `attributes` and `data` as plain attributes, and only those it names.
         evaluate = self.filter.evaluate
@@ -207,8 +216,9 @@ def _inside(column: pa.Array, kind: str, cuts: Cuts) -> Flags:
         step = 1 if kind == values.TEXT else -1
         texts = found.dictionary.to_pylist()
         allowed = [intervals.contains(cuts, intervals.text_key(text[::step])) for text in texts]
-        flags: Flags = np.array([*allowed, False], np.bool_)  # the last one for NULL
-        return flags[found.indices.fill_null(len(texts)).to_numpy()]
+        allowed.append(False)  # for NULL
+        flags: Flags = np.array(allowed, np.bool_).take(found.indices.fill_null(len(texts)).to_numpy())
+        return flags
     if kind == values.TIME:
         keys = column.cast(pa.int64()).fill_null(0).to_numpy()
     elif kind == values.BOOLEAN:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from msgspec.structs import astuple
 
+from tocsin import crashpoints
 from tocsin.clock import SECOND
 from tocsin.journal import contract
 from tocsin.journal.blocks import Stored
@@ -85,7 +86,7 @@ class Store:
             # interpreter from the busy ones, so three instead of one would cost three waits.
             db.execute(_INSERT, astuple(blocks[0]))
             return
-        with self._transaction():
+        with self._transaction("commit"):
             for block in blocks:
                 db.execute(_INSERT, astuple(block))
             removed = [(name,) for name, value in draft.state.items() if value is None]
@@ -135,7 +136,7 @@ class Store:
     def replace(self, merged: Stored, count: int) -> bool:
         """Put a block in the place of `count` others with the same offsets; False if they are not there any more."""
         place = merged.first, merged.last
-        with self._transaction():
+        with self._transaction("merge"):
             there = self.db.execute(
                 "SELECT count(*), min(first), max(last) FROM blocks WHERE first BETWEEN ? AND ?", place
             ).fetchone()
@@ -148,7 +149,7 @@ class Store:
     def trim(self, before: int) -> int | None:
         """Drop some of the blocks below an offset; returns the new first, None if there is nothing to drop."""
         gone, size = 0, 0
-        with self._transaction():
+        with self._transaction("trim"):
             head, _, newest = self.standing()
             oldest = self.db.execute(f"SELECT last, length(data) FROM blocks ORDER BY first LIMIT {_TRIM_BLOCKS}")
             for last, length in oldest.fetchall():
@@ -196,11 +197,13 @@ class Store:
             self.db.close()
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, what: str) -> Iterator[None]:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            crashpoints.reach(f"before-{what}")
             self.db.execute("COMMIT")
+            crashpoints.reach(f"after-{what}")
         except BaseException:
             self.undo()
             raise

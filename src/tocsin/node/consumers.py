@@ -146,7 +146,7 @@ async def _new_lane(
     The seam is the head at this moment: the past is what lies at or below it, and no event can be on both sides.
     """
     seam = node.head
-    start = await _start(node, filter, bound, seam, system)
+    start = max(await _start(node, filter, bound, seam, system), node.journal.first)
     if replaced is not None:
         node.close_lane(mailbox, replaced)
         replaced.end(node.head, [])

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tocsin import crashpoints
 from tocsin.clock import Clock
 from tocsin.delivery import durable, refill
 from tocsin.delivery.board import expiry, is_tracked
@@ -105,7 +106,8 @@ class Node:
         """
         for event in events:
             self._admit(event)
-        await self._make_room(len(events))
+        if self._waiting_events and self._waiting_events + len(events) > MAX_WAITING:
+            await self._wait_for_room(len(events))
         offsets = await self.store(events=events, by=by, durable=any(event.persistent for event in events))
         return [Published(event.id, offset) for event, offset in zip(events, offsets, strict=True)]
 
@@ -119,7 +121,7 @@ class Node:
                 help="choose one that does not begin tocsin.",
             )
 
-    async def _make_room(self, count: int) -> None:
+    async def _wait_for_room(self, count: int) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
                 while self._waiting_events and self._waiting_events + count > MAX_WAITING:
@@ -172,6 +174,7 @@ class Node:
 
     def _from_journal(self) -> None:
         self._is_notified = False
+        crashpoints.reach("before-answer")
         while self._inbox:
             news = self._inbox.popleft()
             if isinstance(news, Committed):
@@ -249,7 +252,7 @@ class Node:
             self._targets[key] = (mailbox, lane)
             self._matcher.add(key, lane.filter)
             mailbox.note_open(self._open_lanes(mailbox), self.head)
-            lane.looked_through(0, self.head)  # one that begins behind the head is live at once
+            lane.looked_through(0, self.head, lane.levels)  # one that begins behind the head is live at once
 
     def close_lane(self, mailbox: Mailbox, lane: Lane) -> None:
         """Leave what comes from now on in the journal."""
@@ -267,22 +270,22 @@ class Node:
 
     def refill_later(self, key: str) -> None:
         """Scan for a lane that has room for more, unless that is under way."""
-        if key in self._targets and key not in self._refills and self._targets[key][1].scan_from() is not None:
+        if key in self._targets and key not in self._refills and self._targets[key][1].wanting():
             self._refills[key] = self._loop.create_task(self._refill(key))
 
     async def _refill(self, key: str) -> None:
         try:
-            while (target := self._targets.get(key)) is not None and (first := target[1].scan_from()) is not None:
+            while (target := self._targets.get(key)) is not None and (levels := target[1].wanting()):
                 mailbox, lane = target
-                head = self.head
+                first, head = lane.scan_from(levels), self.head
                 recent = self.window.recent(first, min(head, first + _RECENT)) if first <= head else []
                 if recent:
                     await asyncio.sleep(0)
-                    found = refill.sift(lane, recent)
+                    found = refill.sift(lane, levels, recent)
                 elif first <= head:
-                    found = await asyncio.to_thread(refill.look, self.journal, lane, first, head)
+                    found = await asyncio.to_thread(refill.look, self.journal, lane, levels, first, head)
                 else:
-                    found = refill.Found([], head)
+                    found = refill.Found([], head, levels)
                 if self._targets.get(key) != target:
                     return
                 refill.apply(mailbox, lane, found, self.head)

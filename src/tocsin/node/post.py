@@ -41,7 +41,7 @@ class PostOffice:
             return None
         now = node.clock.now()
         item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses)
-        if lane.scan_from() is not None:
+        if not lane.is_live:
             node.refill_later(f"{mailbox.name}/{lane.id}")
         if item is None:
             return None
