@@ -161,6 +161,11 @@ class JournalSuite:
         # Neither the ids nor the position of the refused request are remembered.
         assert submit(journal, event(3), writer="w", position=1).offsets == [2]
 
+    def test_a_payload_may_be_too_large(self, journal: Journal) -> None:
+        refused = submit(journal, event(1), event(2, data="x" * 99), largest=100)  # the quotes count
+        assert isinstance(refused.error, EventError) and journal.head == 0
+        assert submit(journal, event(2, data="x" * 98), event(3), largest=100).offsets == [1, 2]
+
     def test_append_raises_what_is_wrong(self, journal: Journal) -> None:
         with pytest.raises(EventError):
             journal.append([event(1, data=math.inf)])

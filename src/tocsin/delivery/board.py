@@ -107,6 +107,9 @@ def status_of(
     for mailbox in mailboxes:
         if not mailbox.wants(event):
             continue
+        if cancelled:
+            matched.add(mailbox.title)
+            continue
         offset, name = event.offset or 0, mailbox.title
         if mailbox.options.group is None:
             matched.add(name)

@@ -12,7 +12,9 @@ from tocsin.delivery.board import Alert, Status, Step, expiry, is_tracked, statu
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Mailbox, Notice
 from tocsin.errors import CancelError, UnknownEventError
-from tocsin.journal import contract
+from tocsin.filters.filter import Filter
+from tocsin.filters.printer import print_scalar
+from tocsin.journal import contract, history
 from tocsin.journal.contract import Note
 from tocsin.model import Event
 from tocsin.node.pipeline import Node
@@ -30,6 +32,9 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
     """
     found = await asyncio.to_thread(_search, node, id, source)
     if not found:
+        await node.store()  # what was published without waiting for the disk is in the journal after this
+        found = await asyncio.to_thread(_search, node, id, source)
+    if not found:
         raise UnknownEventError(f"there is no event {id!r}", field="id", help="it was never published, or is trimmed")
     sources = {event.source for event in found}
     if len(sources) > 1:
@@ -42,15 +47,12 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
 
 
 def _search(node: Node, id: str, source: str | None) -> list[Event]:
-    """Events with this id, newest first; with a source the first is enough."""
-    found: list[Event] = []
-    for block in node.journal.blocks(node.journal.first, backwards=True):
-        for event in reversed(block.events()):
-            if event.id == id and (source is None or event.source == source) and not event.type.startswith("tocsin."):
-                found.append(event)
-                if source is not None:
-                    return found
-    return found
+    """Events with this id. By columns: no event is made but those found."""
+    filter = Filter(
+        f"id = {print_scalar(id)}" + (f" AND source = {print_scalar(source)}" if source is not None else "")
+    )
+    head = node.journal.head
+    return [event for _, event, _ in history.scan(node.journal, {0: filter}, node.journal.first, head)]
 
 
 async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
@@ -75,9 +77,14 @@ async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
     end = expiry(event)
     if end is not None and end <= now:
         return
-    node.cancelled.add(offset)
     about = {"offset": offset, "source": event.source, "by": by}
     state: dict[str, bytes | None] = {f"cancelled/{offset}": b""}
+    before = status_of(event, node.mailboxes.values(), node.journal.notes(offset), node.head, now, cancelled=False)
+    node.cancelled.add(offset)
+    notes = [Note(offset, now, "cancelled", by)]
+    if not is_tracked(event):  # from now on the trail alone tells who had it
+        notes += [Note(offset, now, "delivered", who) for who in before.delivered]
+        notes += [Note(offset, now, "acked", who) for who in before.acked]
     for mailbox in list(node.mailboxes.values()):
         if mailbox.wants(event) and _withdraw(node, mailbox, event, Notice(CANCELLED, id, now, about)):
             if mailbox.options.durable:
@@ -85,13 +92,13 @@ async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
             for lane in mailbox.lanes:
                 node.wake(f"{mailbox.name}/{lane}")
     record = Event(CANCELLED, "tocsin", correlation_id=id, data=about)
-    await node.store(events=[record], state=state, notes=[Note(offset, now, "cancelled", by)], by=by)
+    await node.store(events=[record], state=state, notes=notes, by=by)
 
 
 def _withdraw(node: Node, mailbox: Mailbox, event: Event, notice: Notice) -> bool:
     """Take an event away from a consumer; True if it has seen the event, and so must be told."""
-    offset = event.offset or 0
-    seen = mailbox.withdraw(offset) or mailbox.has_settled(event, node.head)
+    settled = mailbox.has_settled(event, node.head)
+    seen = mailbox.withdraw(event.offset or 0) or settled
     if seen:
         mailbox.notices.append(notice)
     return seen
