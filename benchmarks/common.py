@@ -28,12 +28,15 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "RESULTS",
+    "Spent",
     "Timing",
     "commit",
     "environment",
     "host",
     "measure",
     "record",
+    "spread",
+    "stopwatch",
     "table",
     "undisturbed",
     "versions",
@@ -44,7 +47,7 @@ PACKAGES = ("msgspec", "numba", "numpy", "pyarrow", "sqlglot", "google-re2")
 
 
 class Timing(NamedTuple):
-    """CPU seconds of several runs of the same work."""
+    """Several runs of the same work: CPU seconds, or seconds on the wall, or whatever else was taken of each."""
 
     median: float
     low: float
@@ -58,6 +61,15 @@ class Timing(NamedTuple):
     def spread(self) -> float:
         """Slowest minus fastest, as a share of the median."""
         return (self.high - self.low) / self.median if self.median else 0.0
+
+
+class Spent:
+    """What a stretch of work took; filled in at its end."""
+
+    cpu = 0.0
+    """CPU seconds of this process, all its threads."""
+    wall = 0.0
+    """Seconds on the wall: waiting for the disk is in it, and so is a busy neighbour."""
 
 
 @contextmanager
@@ -88,7 +100,25 @@ def measure(fn: Callable[[], object], repeat: int = 5, *, warm: bool = True) -> 
             start = time.process_time()
             fn()
             seconds.append(time.process_time() - start)
-    return Timing(statistics.median(seconds), min(seconds), max(seconds))
+    return spread(seconds)
+
+
+@contextmanager
+def stopwatch() -> Iterator[Spent]:
+    """Take the time of the block, undisturbed by garbage collection."""
+    spent = Spent()
+    with undisturbed():
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            yield spent
+        finally:
+            spent.cpu, spent.wall = time.process_time() - cpu, time.perf_counter() - wall
+
+
+def spread(values: Iterable[float]) -> Timing:
+    """Median, lowest and highest of what several runs gave."""
+    found = list(values)
+    return Timing(statistics.median(found), min(found), max(found))
 
 
 def record(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:

@@ -175,3 +175,14 @@ async def test_journal_order_is_offset_order_for_interleaved_publishers(bus: Any
     got = await take(bus, sub)
     assert [d.offset for d in got] == sorted(d.offset for d in got)
     assert sorted(ids(got)) == sorted(str(n) for n in range(1, 301))
+
+
+async def test_a_jump_of_the_wall_clock_is_reported_once(bus: Any, clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+    first = await bus.publish(event("a"))
+    clock.jump(-3600)
+    await bus.publish_many([event("b"), event("c")])
+    await bus.publish(event("d"))
+    assert [record.levelname for record in caplog.records if "wall clock" in record.message] == ["WARNING"]
+    sub = await bus.subscribe("TRUE", consumer="ops", past=tocsin.since(first.offset), order="journal")
+    arrivals = [d.event.arrived for d in await take(bus, sub)]
+    assert arrivals == sorted(arrivals) and len(arrivals) == 4

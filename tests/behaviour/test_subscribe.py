@@ -229,3 +229,20 @@ async def test_consumers_tells_who_listens_and_how_far_behind(bus: Any) -> None:
     await first.ack()
     [ops] = await bus.consumers()
     assert (ops.lag, ops.in_flight, ops.redelivered) == (2, 0, 0)
+
+
+async def test_past_of_another_filter_brings_what_waits_for_a_closed_handle(bus: Any) -> None:
+    first = await bus.subscribe("TRUE", consumer="ops")
+    await first.close()
+    await bus.publish(event("a", data={"n": 1}))
+    second = await bus.subscribe("n > 0", consumer="ops", past=tocsin.retained())
+    assert await heard(bus, second) == ["a"]
+    assert await heard(bus, await bus.subscribe("TRUE", consumer="ops")) == []
+
+
+async def test_waiting_event_goes_to_any_open_handle_whose_filter_matches(bus: Any) -> None:
+    first = await bus.subscribe("TRUE", consumer="ops")
+    await first.close()
+    await bus.publish_many([event("a", data={"n": 1}), event("b", data={"n": 0})])
+    second = await bus.subscribe("n > 0", consumer="ops")
+    assert await heard(bus, second) == ["a"]

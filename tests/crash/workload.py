@@ -1,4 +1,4 @@
-"""What a child does until it is killed: publish, take, settle and cancel, and say each step before and after.
+"""What a child does until it is killed: publish, take, settle, cancel and trim, and say each step before and after.
 
 Everything is drawn from the life's seed. What an event looks like follows from its id alone, so that a later life can
 repeat a publish that was never answered.
@@ -12,6 +12,7 @@ import os
 import random
 import zlib
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import tocsin
@@ -97,6 +98,9 @@ async def _publisher(bus: Any, name: str, chance: random.Random, say: Say, life:
             say("cancel", ids[0])
             await bus.cancel(ids[0])
             say("cancelled", ids[0])
+        if step % 40 == 39 and name.startswith("one"):
+            say("trim")
+            await bus.trim(older_than=timedelta(0))
 
 
 async def _consumer(name: str, sub: Any, chance: random.Random, say: Say) -> None:

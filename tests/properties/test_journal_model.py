@@ -139,4 +139,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=40, stateful_step_count=25)
+TestLives.settings = settings(max_examples=3, stateful_step_count=25)

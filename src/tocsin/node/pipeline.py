@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 from tocsin import crashpoints
 from tocsin.clock import Clock
 from tocsin.delivery import durable, refill
-from tocsin.delivery.board import expiry, is_tracked
+from tocsin.delivery.board import expiry
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.lane import Lane
@@ -42,6 +43,8 @@ MAX_WAITING = 20_000
 PATIENCE = 30.0
 """Seconds a publisher waits for room before it is told to come again."""
 HOT_BYTES = 64 * 1024 * 1024
+_JUMP = 60.0  # seconds the wall clock may wander before that is reported
+_log = logging.getLogger("tocsin")
 _RECENT = 2048  # events in memory that a lane looks through in one go
 _BATCH = 16  # events of a commit from which they are matched together
 _IDLE_SAVE = 100_000  # offsets after which the places of idle consumers are saved anew
@@ -84,6 +87,7 @@ class Node:
         self._alarm = asyncio.Event()
         self._expiring: list[tuple[int, int]] = []
         self._saved_at = self.head
+        self._known_drift = 0.0
         self._tasks = [self._loop.create_task(self._keep_time())]
         self._restore()
         journal.listeners.append(self._hear)
@@ -105,21 +109,12 @@ class Node:
             OverloadError: there was no room for them in time; none was stored.
         """
         for event in events:
-            self._admit(event)
+            if event.__class__ is not Event or event.type.startswith("tocsin."):
+                raise _refused(event)
         if self._waiting_events and self._waiting_events + len(events) > MAX_WAITING:
             await self._wait_for_room(len(events))
         offsets = await self.store(events=events, by=by, durable=any(event.persistent for event in events))
         return [Published(event.id, offset) for event, offset in zip(events, offsets, strict=True)]
-
-    def _admit(self, event: Event) -> None:
-        if not isinstance(event, Event):
-            raise EventError(f"an event is expected, not {type(event).__name__}", help="make one: Event(type, source)")
-        if event.type.startswith("tocsin."):
-            raise EventError(
-                f"the type {event.type!r} is the node's own",
-                field="type",
-                help="choose one that does not begin tocsin.",
-            )
 
     async def _wait_for_room(self, count: int) -> None:
         try:
@@ -208,10 +203,12 @@ class Node:
                     self._enqueue(event, keys, awake)
         self.head = events[-1].offset or 0
         for event in events:
-            if is_tracked(event):
-                self._track(event)
+            if event.ttl is not None:
+                heapq.heappush(self._expiring, (expiry(event) or 0, event.offset or 0))
+                self._alarm.set()
         for key in awake:
             self.wake(key)
+        self._look_at_wall_clock()
         if self.head - self._saved_at > _IDLE_SAVE:
             self._saved_at = self.head
             for mailbox in self.mailboxes.values():
@@ -305,11 +302,16 @@ class Node:
         """Look anew at what is due next."""
         self._alarm.set()
 
-    def _track(self, event: Event) -> None:
-        end = expiry(event)
-        if end is not None:
-            heapq.heappush(self._expiring, (end, event.offset or 0))
-            self._alarm.set()
+    def _look_at_wall_clock(self) -> None:
+        """Report a wall clock that was set: journal time does not follow it before the journal is opened again."""
+        drift = self.clock.drift()
+        if abs(drift - self._known_drift) > _JUMP:
+            _log.warning(
+                "the wall clock jumped by %+.0f s; journal time goes on, %+.0f s from it, until the next start",
+                drift - self._known_drift,
+                -drift,
+            )
+            self._known_drift = drift
 
     async def ring(self) -> int | None:
         """Bring back what was not settled in time, note what has expired; returns when something is due next."""
@@ -377,3 +379,12 @@ class Node:
         for task in [*self._tasks, *self._refills.values()]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._refills.values(), return_exceptions=True)
+
+
+def _refused(event: object) -> EventError:
+    """The error for what cannot be published."""
+    if not isinstance(event, Event):
+        return EventError(f"an event is expected, not {type(event).__name__}", help="make one: Event(type, source)")
+    return EventError(
+        f"the type {event.type!r} is the node's own", field="type", help="choose one that does not begin with tocsin."
+    )
