@@ -3,6 +3,7 @@
 
 PYTHON ?= python3
 ARGS   ?=
+BENCHES ?= match thesis_matching journal delivery
 VENV   := .venv
 PY     := $(VENV)/bin/python
 EXTRAS := fast,server,spark,dev
@@ -54,9 +55,8 @@ test-all: setup  ## run every test
 crash: setup  ## kill thousands of processes and look at what survives; ARGS="--crash-runs 20000" for more
 	@$(PY) -m pytest -n 2 --dist worksteal tests/crash --crash-runs 5000 $(ARGS)
 
-bench: setup  ## measure; run nothing else meanwhile. Results go to benchmarks/results/
-	@$(PY) -m benchmarks.bench_match $(ARGS)
-	@$(PY) -m benchmarks.bench_thesis_matching
+bench: setup  ## measure; run nothing else meanwhile. BENCHES="journal delivery" picks some, ARGS=--quick tries them
+	@for name in $(BENCHES); do $(PY) -m benchmarks.bench_$$name $(ARGS) || exit 1; done
 
 lint: setup  ## style, format and types, as CI checks them
 	@$(PY) -m ruff check .

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks.common import Timing, measure, record, table, undisturbed
+from benchmarks.common import Timing, loop_ns, measure, record, table, undisturbed
 from benchmarks.flat_scan import FlatScan
 from benchmarks.workloads import ATTRIBUTES, Content
 from tocsin import Event, Filter, Matcher
@@ -118,7 +118,7 @@ def run(size: int, rate: float) -> dict[str, Any]:
         "key_bytes_per_filter": round(stats["key_bytes"] / size, 1),
         "dictionary_bytes_per_filter": round(stats["dictionary_bytes"] / size, 1),
         "stored_bytes_per_filter": round(stored / size, 1),
-        "loop_ns": round(_loop() * 1e9, 1),
+        "loop_ns": loop_ns(),
     }
 
 
@@ -153,17 +153,6 @@ def _rate(timing: Timing) -> dict[str, float]:
         "low": round(timing.low, 2),
         "high": round(timing.high, 2),
     }
-
-
-def _loop() -> float:
-    """Seconds a trivial loop takes per turn: the same work every time, so it shows how fast the machine is just now."""
-
-    def turns() -> None:
-        total = 0
-        for number in range(1_000_000):
-            total += number
-
-    return measure(turns, 3).median / 1_000_000
 
 
 def _line(row: dict[str, Any]) -> str:

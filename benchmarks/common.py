@@ -3,6 +3,7 @@
 Promises:
     - `measure` counts CPU seconds of this process (all its threads), not wall time: a busy neighbour on the machine
       costs little. It runs the function once before timing unless told otherwise, and garbage collection waits.
+    - `stopwatch` takes both, for work that waits for the disk.
     - `record` appends JSON lines to `benchmarks/results/<name>.jsonl`, each with commit, host, versions, date and load.
       It never rewrites a line: a result once kept stays.
 
@@ -20,8 +21,9 @@ import os
 import platform
 import statistics
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +34,13 @@ __all__ = [
     "Timing",
     "commit",
     "environment",
+    "flush_seconds",
     "host",
+    "loop_ns",
     "measure",
+    "rates",
     "record",
+    "run_parts",
     "spread",
     "stopwatch",
     "table",
@@ -61,6 +67,10 @@ class Timing(NamedTuple):
     def spread(self) -> float:
         """Slowest minus fastest, as a share of the median."""
         return (self.high - self.low) / self.median if self.median else 0.0
+
+    def row(self) -> dict[str, float]:
+        """The same for a result line."""
+        return {name: round(value, 3) for name, value in self._asdict().items()}
 
 
 class Spent:
@@ -103,6 +113,17 @@ def measure(fn: Callable[[], object], repeat: int = 5, *, warm: bool = True) -> 
     return spread(seconds)
 
 
+def loop_ns() -> float:
+    """Nanoseconds a trivial loop takes per turn: always the same work, so it shows how fast the machine is just now."""
+
+    def turns() -> None:
+        total = 0
+        for number in range(1_000_000):
+            total += number
+
+    return round(measure(turns, 3).median / 1_000_000 * 1e9, 1)
+
+
 @contextmanager
 def stopwatch() -> Iterator[Spent]:
     """Take the time of the block, undisturbed by garbage collection."""
@@ -119,6 +140,58 @@ def spread(values: Iterable[float]) -> Timing:
     """Median, lowest and highest of what several runs gave."""
     found = list(values)
     return Timing(statistics.median(found), min(found), max(found))
+
+
+def rates(spent: Sequence[Spent], count: int) -> dict[str, Any]:
+    """How fast `count` items were done in each of several runs: by CPU seconds, and by the wall."""
+    cpu, wall = spread(each.cpu for each in spent), spread(each.wall for each in spent)
+    return {
+        "per_cpu_s": round(count / cpu.median),
+        "per_s": round(count / wall.median),
+        "cpu_us": cpu.per(count).row(),
+        "wall_us": wall.per(count).row(),
+    }
+
+
+def flush_seconds(directory: str | os.PathLike[str] | None) -> float:
+    """How long the disk takes to flush 4 KiB, in the median: every durable figure contains it."""
+    seconds = []
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        for _ in range(50):
+            file.write(b"x" * 4096)
+            file.flush()
+            started = time.perf_counter()
+            os.fsync(file.fileno())
+            seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
+
+
+def run_parts(
+    name: str,
+    parts: Mapping[str, Callable[[Path], Iterable[Mapping[str, Any]]]],
+    *,
+    directory: str | None,
+    keep: bool,
+) -> list[dict[str, Any]]:
+    """Run the parts of a benchmark that works on files, each in a folder of its own; print and return its rows.
+
+    Args:
+        name: the benchmark.
+        parts: each gives its rows, for a folder that is removed behind it.
+        directory: where folders are made; None: the system's place for temporary files.
+        keep: whether to `record` the rows, each part's at once: later parts may take long, and be stopped.
+    """
+    rows: list[dict[str, Any]] = []
+    for part, run in parts.items():
+        about = {"flush_ms": round(flush_seconds(directory) * 1e3, 2), "loop_ns": loop_ns()}
+        with tempfile.TemporaryDirectory(prefix="tocsin-bench-", dir=directory) as scratch:
+            found = [{"part": part, **row, **about} for row in run(Path(scratch))]
+        for row in found:
+            print(json.dumps(row), flush=True)
+        if keep:
+            record(name, found)
+        rows += found
+    return rows
 
 
 def record(name: str, rows: Iterable[Mapping[str, Any]]) -> Path:

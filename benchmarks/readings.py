@@ -8,23 +8,30 @@ for whatever compresses. Everything is drawn from the seed; ids are like those `
 from __future__ import annotations
 
 import base64
-import os
 import random
-import statistics
-import tempfile
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tocsin.client import Bus
 from tocsin.clock import SECOND, SystemClock
 from tocsin.cloudevents import encode_json
 from tocsin.journal.contract import Request
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.model import Event
+from tocsin.node import Node
 
-__all__ = ["MACHINES", "Readings", "fill", "flush_seconds", "payload_bytes", "without_flushing"]
+__all__ = [
+    "MACHINES",
+    "Readings",
+    "bus_on",
+    "fill",
+    "journal_of",
+    "payload_bytes",
+    "without_flushing",
+]
 
 MACHINES = 10_000
 SITES = ("zagreb", "graz", "brno", "gdansk", "porto")
@@ -93,18 +100,21 @@ def fill(
     readings: Readings,
     count: int,
     *,
-    make: Callable[[int], Event] | None = None,
+    make: Callable[[], Event] | None = None,
+    rate: int = RATE,
     request: int = 8_192,
 ) -> None:
-    """Store `count` events by large requests, `RATE` a second of journal time up to now; a few are on their way at once.
+    """Store `count` events by large requests, a few of which are on their way at once.
 
     Args:
         journal: where they go.
         readings: what is stored.
         count: how many.
-        make: makes the event of a number from 0 on, instead of `readings.event()`.
+        make: makes an event, instead of `readings.event`.
+        rate: events per second of journal time, the last of them now.
         request: how many share a request.
     """
+    make = make if make is not None else readings.event
     room = threading.Semaphore(4)
     failures: list[Exception] = []
 
@@ -113,36 +123,44 @@ def fill(
             failures.append(request.error)
         room.release()
 
-    start = SystemClock().now() - count * SECOND // RATE
+    start = SystemClock().now() - count * SECOND // rate
     for first in range(0, count, request):
-        numbers = range(first, min(first + request, count))
-        events = [make(number) for number in numbers] if make is not None else readings.events(len(numbers))
+        events = [make() for _ in range(min(request, count - first))]
         room.acquire()
-        journal.submit(Request(start + first * SECOND // RATE, events, done=done))
+        journal.submit(Request(start + first * SECOND // rate, events, done=done))
     for _ in range(4):
         room.acquire()
     if failures:
         raise failures[0]
 
 
-def without_flushing(journal: SqliteJournal) -> None:
+@contextmanager
+def without_flushing(journal: SqliteJournal) -> Iterator[None]:
     """Fill a journal quicker: the same bytes in the same places, only not flushed. Never while something is timed."""
-    journal._committer.run(lambda: journal._store.db.execute("PRAGMA synchronous = OFF").fetchall())
+
+    def flush(how: str) -> None:
+        journal._committer.run(lambda: journal._store.db.execute(f"PRAGMA synchronous = {how}").fetchall())
+
+    flush("OFF")
+    try:
+        yield
+    finally:
+        flush("FULL")
 
 
-def flush_seconds(directory: str | os.PathLike[str] | None) -> float:
-    """How long the disk takes to flush 4 KiB, in the median: every durable figure contains it."""
-    seconds = []
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        for _ in range(50):
-            file.write(b"x" * 4096)
-            file.flush()
-            started = time.perf_counter()
-            os.fsync(file.fileno())
-            seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds)
+@asynccontextmanager
+async def bus_on(path: Path, *, merge: bool = True) -> AsyncIterator[Bus]:
+    """What `tocsin.connect` gives, with a choice: whether blocks are merged meanwhile."""
+    clock = SystemClock()
+    bus = Bus(Node(SqliteJournal(path, clock=clock, merge=merge), clock), "bench")
+    try:
+        yield bus
+    finally:
+        await bus.close()
 
 
-def size_of(path: Path) -> int:
-    """Bytes of a journal's files."""
-    return sum(each.stat().st_size for each in (path, Path(f"{path}-wal")) if each.exists())
+def journal_of(bus: Bus) -> SqliteJournal:
+    """The journal under a bus."""
+    journal = bus._node.journal
+    assert isinstance(journal, SqliteJournal)
+    return journal

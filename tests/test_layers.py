@@ -46,7 +46,7 @@ SIDEWAYS = {
 }
 """Imports allowed inside one layer. They must not form a circle."""
 
-ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark"}
+ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.cli"}
 """Library → the one package that may import it, wherever in the file."""
 
 KERNELS = {f"tocsin.filters.index.{name}" for name in ("kernels", "native", "columns")}

@@ -177,7 +177,7 @@ async def test_journal_order_is_offset_order_for_interleaved_publishers(bus: Any
     assert sorted(ids(got)) == sorted(str(n) for n in range(1, 301))
 
 
-async def test_a_jump_of_the_wall_clock_is_reported_once(bus: Any, clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_jump_of_the_wall_clock_is_reported_once(bus: Any, clock: Any, caplog: Any) -> None:
     first = await bus.publish(event("a"))
     clock.jump(-3600)
     await bus.publish_many([event("b"), event("c")])

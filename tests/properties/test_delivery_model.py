@@ -50,8 +50,10 @@ class Consumer:
     """What the model knows of a consumer. `handles` are open, by filter."""
 
     order: str
-    wanted: dict[str, set[str]] = field(default_factory=dict)
-    """Filter, in the order of subscribing → events that came while it was there, and those its past brought."""
+    filters: list[str] = field(default_factory=list)
+    """In the order of subscribing."""
+    wanted: set[str] = field(default_factory=set)
+    """Events that came while a filter was there that matches them, and those that a past brought."""
     settled: set[str] = field(default_factory=set)
     acked: set[str] = field(default_factory=set)
     held: dict[str, Held] = field(default_factory=dict)
@@ -101,17 +103,17 @@ class Delivery(RuleBasedStateMachine):
         """The next event this handle must give: most urgent first, then oldest."""
         if len(consumer.held) >= WINDOW:
             return None
-        waiting = set().union(*consumer.wanted.values()) - consumer.settled - consumer.held.keys()
+        waiting = consumer.wanted - consumer.settled - consumer.held.keys()
         due = [sent for sent in map(self.sent.__getitem__, waiting) if self.alive(sent)]
         due = [sent for sent in due if consumer.delayed.get(sent.id, 0) <= self.now]
-        due = [sent for sent in due if self.goes_to(consumer, sent.id) == filter]
+        due = [sent for sent in due if self.goes_to(consumer, sent) == filter]
         if consumer.order == "journal":
             return min(due, key=lambda sent: sent.offset, default=None)
         return min(due, key=lambda sent: (-sent.priority, sent.offset), default=None)
 
-    def goes_to(self, consumer: Consumer, id: str) -> str | None:
-        """The first subscription that wants it and is open."""
-        return next((text for text, ids in consumer.wanted.items() if id in ids and text in consumer.handles), None)
+    def goes_to(self, consumer: Consumer, sent: Sent) -> str | None:
+        """The first subscription that is open and matches it."""
+        return next((text for text in consumer.filters if text in consumer.handles and FILTERS[text](sent.n)), None)
 
     # Publishers
 
@@ -129,9 +131,8 @@ class Delivery(RuleBasedStateMachine):
         expires = None if ttl is None else self.now + ttl
         self.sent[id] = Sent(id, answer.offset, n, priority, persistent, expires)
         for consumer in self.consumers.values():
-            for text, wanted in consumer.wanted.items():
-                if FILTERS[text](n):
-                    wanted.add(id)
+            if any(FILTERS[text](n) for text in consumer.filters):
+                consumer.wanted.add(id)
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
@@ -159,15 +160,15 @@ class Delivery(RuleBasedStateMachine):
         consumer = self.consumers.setdefault(name, Consumer(order))
         if text in consumer.handles:
             return
-        new = text not in consumer.wanted
+        new = text not in consumer.filters
         bound = {None: None, "r": tocsin.retained(), "l": tocsin.last(2)}[past] if new else None
         options = {"order": order, "ack_wait": ACK_WAIT, "max_in_flight": WINDOW}
         handle = self.run(self.bus.subscribe(text, consumer=name, past=bound, **options))
         consumer.handles[text] = handle
-        wanted = consumer.wanted.setdefault(text, set())
+        consumer.filters += [text] if new else []
         if bound is not None:
             match = [id for id, sent in self.sent.items() if FILTERS[text](sent.n) and self.alive(sent)]
-            wanted |= set(match if past == "r" else match[-2:])
+            consumer.wanted |= set(match if past == "r" else match[-2:])
 
     def opened(self) -> list[tuple[str, str]]:
         return [(name, text) for name, each in sorted(self.consumers.items()) for text in sorted(each.handles)]
@@ -256,8 +257,7 @@ class Delivery(RuleBasedStateMachine):
             consumer.held.clear()
             consumer.delayed.clear()
             consumer.unsure |= consumer.attempts.keys()
-            for wanted in consumer.wanted.values():
-                wanted -= {id for id, sent in self.sent.items() if not sent.persistent}
+            consumer.wanted -= {id for id, sent in self.sent.items() if not sent.persistent}
         for sent in self.sent.values():
             if not sent.persistent and sent.expires is None:
                 sent.expires = self.now  # never to be delivered again
@@ -269,7 +269,8 @@ class Delivery(RuleBasedStateMachine):
                 continue
             status = self.run(self.bus.status(sent.id))
             acked = {name for name, each in self.consumers.items() if sent.id in each.acked}
-            assert set(status.acked) == acked
+            settled = {name for name, each in self.consumers.items() if sent.id in each.settled}
+            assert acked <= set(status.acked) <= settled  # whether `term` counts as an ack is not said
             if sent.cancelled:
                 assert status.state == "cancelled"
             elif self.alive(sent):
@@ -285,6 +286,6 @@ class OnFile(Delivery):
 
 
 OnMemory.TestCase.settings = settings(stateful_step_count=40)
-OnFile.TestCase.settings = settings(stateful_step_count=40)
+OnFile.TestCase.settings = settings(stateful_step_count=40, max_examples=settings().max_examples // 2)
 TestOnMemory = pytest.mark.timeout(600)(OnMemory.TestCase)
 TestOnFile = pytest.mark.timeout(600)(OnFile.TestCase)

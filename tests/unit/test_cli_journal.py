@@ -220,6 +220,19 @@ def test_damage_in_the_middle_needs_force(plant: Path) -> None:
     assert (code, out) == (0, "nothing had to be removed\n")
 
 
+def test_what_cannot_be_repaired_is_not_called_repaired(plant: Path, here: Here) -> None:
+    db = sqlite3.connect(plant, isolation_level=None)
+    db.execute("UPDATE blocks SET publishers = x'c1' WHERE first = 51")
+    db.close()
+    assert here("journal", "check", plant)[0] == 1
+    code, out, _ = here("journal", "repair", plant, "--force")
+    assert code == 1
+    assert "problem that cannot be repaired: the block of offsets 51 to 100" in out
+    assert "export what can be read" in out
+    code, out, _ = here("journal", "repair", plant, "--json")
+    assert (code, json.loads(out)["ok"]) == (1, False)
+
+
 def test_a_file_that_is_missing_or_no_journal(tmp_path: Path, here: Here) -> None:
     (tmp_path / "letter.db").write_text("Dear Sir or Madam, " * 1000)
     for name in ("nothing.db", "letter.db"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -13,8 +14,9 @@ import pytest
 
 from tests.conformance.journal_suite import T0, event, stored, submit
 from tocsin.clock import SECOND
-from tocsin.errors import JournalDamagedError, TrimmedError
+from tocsin.errors import JournalDamagedError, JournalError, TrimmedError
 from tocsin.journal import reader as reader_module
+from tocsin.journal import store
 from tocsin.journal.reader import open_reader
 from tocsin.journal.sqlite import SqliteJournal
 
@@ -192,3 +194,51 @@ def test_a_reader_opens_a_closed_and_a_crashed_file(tmp_path: Path) -> None:
             journal.abandon()
     with open_reader(path) as reader:
         assert reader.head == 4
+
+
+@pytest.mark.parametrize("last", ["b", "\ud7ff", "\U0010ffff", "z\U0010ffff\U0010ffff"])
+def test_state_is_found_by_any_prefix(journal: SqliteJournal, last: str) -> None:
+    names = {name: b"" for name in ("a", last, last + "a", last + "\U0010ffff", "\ue000", "zz", last[:-1] + "c")}
+    submit(journal, state=names)
+    assert list(journal.state(last)) == sorted(name for name in names if name.startswith(last))
+
+
+def test_the_log_does_not_grow_for_ever(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_LOG_MOST", 100_000)
+    log = tmp_path / "j.db-wal"
+    with open_reader(tmp_path / "j.db") as reader, reader.connection() as db:
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM blocks").fetchone()
+        for number in range(64):
+            submit(journal, event(number, data="x" * 5_000))
+        assert log.stat().st_size > 100_000  # someone reads what is in it
+    for number in range(64):
+        submit(journal, event((number, 2)))
+    journal.trim(1)  # waits until the chores after the last commit are done
+    assert log.stat().st_size == 0
+
+
+def test_a_medium_without_room_for_an_index_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "j.db"
+    with SqliteJournal(path) as journal:
+        journal.append([event(1)])
+    connect, asked = sqlite3.connect, []
+
+    def refuse(place: str, **options: object) -> sqlite3.Connection:
+        asked.append(place)
+        if "immutable" not in place:
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+            raise error
+        return connect(place, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reader_module.sqlite3, "connect", refuse)
+    with open_reader(path) as reader:
+        assert reader.head == 1 and len(asked) == 2
+    (tmp_path / "j.db-wal").write_bytes(b"something")  # then there is more than the file, and it may not be left out
+    with pytest.raises(JournalError, match="cannot be opened"):
+        open_reader(path)

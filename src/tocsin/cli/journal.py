@@ -17,7 +17,7 @@ from typing import IO, Annotated, Any, cast
 import msgspec
 import typer
 
-from tocsin.cli.figures import figures, lines
+from tocsin.cli import figures
 from tocsin.cli.output import AsJson, examples, progress, show, wants_json
 from tocsin.clock import as_micros
 from tocsin.errors import EventError, JournalError
@@ -77,10 +77,16 @@ def repair(
 
     What is taken out is copied to a file beside the journal first. The node must be stopped.
     """
+    path = _path(file)
     with progress("repairing"):
-        done = repair_file(_path(file), force=force)
-    show(msgspec.to_builtins(done), done.lines(), wants_json(context, as_json))
-    return 1 if done.left else 0
+        done = repair_file(path, force=force)
+        after = check_file(path)  # not all that can be wrong is in blocks, and only blocks can be taken out
+    lines = [*done.lines(), *(f"problem that cannot be repaired: {each}" for each in after.problems)]
+    if after.problems:
+        lines.append("export what can be read, and import it into a new journal")
+    found = msgspec.to_builtins(done) | {"problems": after.problems, "ok": after.ok}
+    show(found, lines, wants_json(context, as_json))
+    return 0 if after.ok else 1
 
 
 @app.command(
@@ -180,8 +186,8 @@ def stats(context: typer.Context, file: File = "", as_json: AsJson = False) -> N
     It may run while a node is writing.
     """
     with open_reader(_path(file)) as reader:
-        found = figures(reader)
-    show(found, lines(found), wants_json(context, as_json))
+        found = figures.figures(reader)
+    show(found, figures.lines(found), wants_json(context, as_json))
 
 
 def _path(file: str) -> str:

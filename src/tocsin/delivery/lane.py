@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 
 import msgspec
 
@@ -46,7 +47,6 @@ class Lane:
         """Begin before `start`, or where `frontier` says for each level."""
         self.record = record
         self.id = record.id
-        self.filter = Filter(record.text)
         self.levels = range(LEVELS - 1, ANY_LEVEL, -1) if by_priority else range(ANY_LEVEL, ANY_LEVEL + 1)
         """Highest first."""
         known = frontier or {}
@@ -55,6 +55,11 @@ class Lane:
         """Up to which offset matches are in the queue (or were): None for a level that is live."""
         self.is_live = False
         """Does every new match go straight into a queue?"""
+
+    @cached_property
+    def filter(self) -> Filter:
+        """What it wants; read when first asked for, since a node may open with many thousands that sleep."""
+        return Filter(self.record.text)
 
     # -- what comes in
 

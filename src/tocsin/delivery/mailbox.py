@@ -194,13 +194,17 @@ class Mailbox:
     def _next(self, lane: Lane, level: int) -> Item | None:
         """Remove and return what comes first at a level: the lowest offset, given back or new."""
         again, queue = self.again[level], lane.queues[level]
-        mine = next((pair for pair in again if pair[1].lane == lane.id), None) if again else None
-        if mine is not None and again[0][1].lane == lane.id:
-            mine = again[0]
-        if mine is not None and (not queue or mine[0] < queue[0]):
-            again.remove(mine)
-            heapq.heapify(again)
-            return mine[1]
+        if again:
+            mine: tuple[int, Item] | None = again[0]
+            if again[0][1].lane != lane.id:  # another subscription's: look for the lowest of ours
+                mine = min((pair for pair in again if pair[1].lane == lane.id), key=lambda pair: pair[0], default=None)
+            if mine is not None and (not queue or mine[0] < queue[0]):
+                if mine is again[0]:
+                    heapq.heappop(again)
+                else:
+                    again.remove(mine)
+                    heapq.heapify(again)
+                return mine[1]
         return Item(queue.popleft(), level, lane.id) if queue else None
 
     def _hand_out(self, item: Item, event: Event, member: str, holder: str, now: int) -> None:

@@ -9,6 +9,7 @@ Rule: only this thread touches the connection that writes. Anybody may call `sub
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -93,8 +94,8 @@ class Committer:
     def abandon(self, last: Callable[[], None]) -> None:
         """End the thread after the commit at hand; what is queued fails. Then run `last`."""
         with self._lock:
-            dropped = list(self._queue)
-            self._queue.clear()
+            self._closing = True
+        dropped = list(self._taken())
         for request in dropped:
             request.error = JournalError("the journal was abandoned before this was stored")
             if request.done is not None:
@@ -126,9 +127,10 @@ class Committer:
                 return
 
     def _taken(self) -> Iterator[Request]:
-        queue = self._queue
-        while queue:  # popleft and append of a deque are atomic: no lock per request
-            yield queue.popleft()
+        # popleft and append of a deque are atomic, so no lock per request; abandoning may take from it as well.
+        with contextlib.suppress(IndexError):
+            while True:
+                yield self._queue.popleft()
 
     def _next_job(self) -> tuple[Callable[[], object], Future[object]] | None:
         with self._lock:

@@ -6,14 +6,19 @@ Promised
       the newest one stored if it is older.
     - When a request is `done` without an error, everything in it (events, state, notes) is on stable storage, all or
       nothing; a request that is not `durable` is done when its offsets are known, and stored with the next commit.
-    - An event whose (source, id) was stored within `DEDUP_SECONDS`, or among the last `DEDUP_LEAST` events, is not
-      stored again: its first offset is the answer. Never more than `DEDUP_MOST` ids are remembered.
-    - A writer's position that was stored once is answered from what is stored, for ever; positions of one writer grow.
+    - An event whose (source, id) was stored within `DEDUP_SECONDS` of journal time, or among the last `DEDUP_LEAST`
+      events, is not stored again: its first offset is the answer. Never more than `DEDUP_MOST` ids are remembered, and
+      none of what was trimmed.
+    - A writer's position that was stored once is answered from what is stored, for ever, and nothing else of the
+      request is done; positions of one writer grow.
+    - A request that cannot be stored fails alone; a failed commit leaves the journal as it was, and usable.
     - `listeners` hear of every commit in the order of offsets, before its requests are done, on the committing thread.
+      They may submit, not wait (`append`) or close; one that raises is logged and stops nothing.
     - Readers in any thread or process see whole commits only, and never wait for the writer.
 
 Not promised
     - That a request which failed or was not answered is not stored: repeat it with the same ids (or position).
+    - That a request which is not `durable` survives a commit that fails: its offsets are given out again.
     - Which requests share a commit; how long a commit takes; that a range below `first` can still be read.
     - More than one writer: opening a second time raises `JournalLockedError`.
 """
@@ -74,10 +79,14 @@ class Committed(msgspec.Struct):
 
     events: list[Event]
     requests: list[Request]
+    """Those it answers without an error, also if they added no event."""
 
 
 class Block(Protocol):
-    """A stretch of the journal: the unit of reading."""
+    """A stretch of the journal: the unit of reading. It stays readable when it is merged, until it is trimmed.
+
+    A block that was damaged and taken out by `repair` keeps its offsets and has no events.
+    """
 
     @property
     def first(self) -> int:
@@ -128,8 +137,10 @@ class Journal(Protocol):
     def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[Block]:
         """The blocks that hold any offset from `first` to `last` (the head now), in order or newest first.
 
+        They may begin before and end after what was asked for; no offset comes twice.
+
         Raises:
-            TrimmedError: `first` is above 1 and no longer kept.
+            TrimmedError: `first` is above 1 and no longer kept, or the walk was overtaken by a trim.
         """
 
     def read(self, first: int = 1, last: int | None = None) -> Iterator[pa.RecordBatch]:

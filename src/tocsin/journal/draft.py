@@ -159,7 +159,7 @@ class Draft:
         moment = as_datetime(arrived)
         ids, known, packed, events = self._ids, self._ids.known, self._packed, self.events
         offset = before = self.head
-        limit, largest = self._cuts[-1][1] + BLOCK_BYTES, request.largest
+        (end, size), largest = self._room(), request.largest
         offsets: list[int] = []
         for event in request.events:
             source, id = event.source, event.id
@@ -180,20 +180,25 @@ class Draft:
             known[code] = offset
             events.append(event)
             offsets.append(offset)
-            if len(packed) >= limit or offset - self._cuts[-1][0] >= BLOCK_EVENTS:
-                limit = self._cut(offset)
+            if offset == end or len(packed) >= size:
+                self._cut(offset)
+                end, size = self._room()
         if offset > before:
             self._runs.append((before + 1, arrived, request.by))
             ids.stamp(before + 1, arrived)
             self.head, self.newest = offset, arrived
         return offsets
 
-    def _cut(self, last: int) -> int:
-        """End a block with the event just packed; returns where the next one ends at the latest."""
+    def _room(self) -> tuple[int, int]:
+        """Where the block at hand ends at the latest: an offset, and an end in `_packed`."""
+        last, end = self._cuts[-1]
+        return last + BLOCK_EVENTS, end + BLOCK_BYTES
+
+    def _cut(self, last: int) -> None:
+        """End a block with the event just packed."""
         if len(self._packed) - self._cuts[-1][1] > EVENT_BYTES:
             raise EventError(f"an event of more than {EVENT_BYTES} bytes cannot be stored", field="data")
         self._cuts.append((last, len(self._packed)))
-        return len(self._packed) + BLOCK_BYTES
 
     def _block(self, first: int, last: int, packed: memoryview) -> Stored:
         ends = [start - 1 for start, _, _ in self._runs[1:]] + [self.head]

@@ -134,9 +134,10 @@ class Reader:
         """See `contract.Journal.state`."""
         with self.connection() as db:
             # A range, not LIKE: it uses the index, is exact about case, and a prefix may hold % and _.
+            end = _after(prefix)
             found = db.execute(
-                "SELECT name, value FROM state WHERE name >= ? AND substr(name, 1, ?) = ? ORDER BY name",
-                (prefix, len(prefix), prefix),
+                f"SELECT name, value FROM state WHERE name >= ? {'' if end is None else 'AND name < ?'} ORDER BY name",
+                (prefix,) if end is None else (prefix, end),
             )
             return dict(found.fetchall())
 
@@ -343,20 +344,36 @@ def _first_at(db: sqlite3.Connection, moment: int) -> Stored | None:
     return block_at(db, high)
 
 
+def _after(prefix: str) -> str | None:
+    """The first text in SQLite's order, which is that of code points, after all that begin with a prefix."""
+    for place in reversed(range(len(prefix))):
+        code = ord(prefix[place])
+        if code < 0x10FFFF:
+            return prefix[:place] + chr(0xE000 if code == 0xD7FF else code + 1)  # between the two lie surrogates
+    return None
+
+
 def _connect(path: str) -> sqlite3.Connection:
     place = f"file:{quote(path)}?mode=ro"
+    try:
+        return _opened(place)
+    except sqlite3.OperationalError as error:
+        # On a medium that cannot be written to, SQLite has nowhere to put the index of its log. Without a log there is
+        # nothing to index, and no writer: the file may be read as it is.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+        if not os.path.exists(path) or os.path.exists(f"{path}-wal"):
+            raise
+        return _opened(f"{place}&immutable=1")
+
+
+def _opened(place: str) -> sqlite3.Connection:
     db = sqlite3.connect(place, uri=True, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA busy_timeout = 5000")
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the file, which `connect` does not
+    except BaseException:
         db.close()
-        # On a medium that cannot be written to, SQLite has nowhere to put the index of its log. Without a log there is
-        # nothing to index, and no writer: the file may be read as it is.
-        code = error.sqlite_errorcode & 0xFF
-        if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or not os.path.exists(path):
-            raise
-        if os.path.exists(f"{path}-wal"):
-            raise
-        db = sqlite3.connect(f"{place}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+        raise
     return db

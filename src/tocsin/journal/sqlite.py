@@ -277,6 +277,8 @@ class SqliteJournal:
         for request in draft.requests:
             if request.durable:
                 _call(request)
+        with contextlib.suppress(sqlite3.Error, OSError):  # chores: they come round again
+            self._store.tidy()
         self._merger.poke()
 
     def _give_up(self, draft: Draft, error: Exception) -> None:

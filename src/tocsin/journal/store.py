@@ -29,6 +29,8 @@ __all__ = ["Store"]
 _INSERT = "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LOG_PAGES = 4_000
 """Pages in the log before it is copied into the file: 16 MiB, which is still small and makes copying rare."""
+_LOG_MOST = 64 << 20
+"""Bytes of the log that call for more: readers who are always there keep it from being begun anew."""
 _PATIENCE = 10_000
 """Milliseconds to wait for a lock of SQLite's; only a program that is not ours could hold one."""
 _TRIM_BLOCKS = 256
@@ -48,6 +50,7 @@ class Store:
             sqlite3.Error: it cannot be opened.
         """
         self.path = path
+        self._commits = 0
         new = not os.path.exists(path)
         self.db = sqlite3.connect(
             f"file:{quote(path)}?mode=rwc", uri=True, isolation_level=None, check_same_thread=False
@@ -180,6 +183,12 @@ class Store:
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         finally:
             self.db.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
+
+    def tidy(self) -> None:
+        """Keep the log from growing for ever; called after each commit, and cheap."""
+        self._commits += 1
+        if self._commits % 64 == 0 and os.path.getsize(f"{self.path}-wal") > _LOG_MOST:
+            self.shrink()
 
     def undo(self) -> None:
         """End a transaction that failed half-way, if there is one."""
