@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tocsin import testing
+
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "tocsin"
 LONG = 400
 """Lines a module should stay under; `test_layers.py` refuses what is far above it."""
@@ -51,7 +53,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 @pytest.fixture
 def clock() -> Any:
     """Time that only a test moves."""
-    return pytest.importorskip("tocsin.testing").ManualClock()
+    return testing.ManualClock()
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def bus(url: str, clock: Any) -> Any:
     """A node on its own, with a clock turned by hand; opened around the test."""
-    return pytest.importorskip("tocsin.testing").node(url=url, clock=clock)
+    return testing.node(url=url, clock=clock)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,13 +13,23 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import pytest
-
+from tocsin import testing
 from tocsin.model import Event
 
-testing = pytest.importorskip("tocsin.testing")  # goes when the node is there
-
-__all__ = ["START", "ack_all", "event", "head", "heard", "ids", "life", "notices", "numbered", "soon", "take"]
+__all__ = [
+    "START",
+    "ack_all",
+    "event",
+    "head",
+    "heard",
+    "ids",
+    "life",
+    "notices",
+    "numbered",
+    "soon",
+    "take",
+    "testing",
+]
 
 T = TypeVar("T")
 START = datetime(2026, 1, 1, tzinfo=UTC)

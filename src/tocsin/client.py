@@ -62,9 +62,9 @@ class Receipts:
 class Bus:
     """One face of a node."""
 
-    def __init__(self, node: Node, name: str) -> None:
-        """Speak to a node under a name."""
-        self._node, self.name = node, name
+    def __init__(self, node: Node, name: str, *, owns: bool = True) -> None:
+        """Speak to a node under a name; one that does not own the node leaves it open."""
+        self._node, self.name, self._owns = node, name, owns
 
     @property
     def _live(self) -> Node:
@@ -74,7 +74,7 @@ class Bus:
 
     def as_user(self, name: str) -> Bus:
         """Another face of the same node, under another name."""
-        return Bus(self._node, name)
+        return Bus(self._node, name, owns=False)
 
     # -- publishing
 
@@ -209,7 +209,8 @@ class Bus:
 
     async def close(self) -> None:
         """Close the node: all places are saved."""
-        await self._node.close()
+        if self._owns:
+            await self._node.close()
 
 
 class connect:

@@ -150,6 +150,16 @@ class Subscription:
         """Stop receiving; a durable consumer keeps its place."""
         self._runner.run(self._inner.close())
 
+    def __enter__(self) -> Subscription:
+        """Use it in `with`: it is closed at the end."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
 
 class Receipts:
     """Receipts for what a bus has published."""
@@ -161,6 +171,14 @@ class Receipts:
     def next(self, timeout: float | None = None) -> Receipt:
         """Wait for the next receipt; raises TimeoutError."""
         return self._runner.run(self._inner.next(timeout))
+
+    def poll(self) -> Receipt | None:
+        """The next receipt if there is one at this moment."""
+
+        async def ask() -> Receipt | None:
+            return self._inner.poll()
+
+        return self._runner.run(ask())
 
     def __iter__(self) -> Iterator[Receipt]:
         """Receipts as they come, without end."""
@@ -174,6 +192,10 @@ class Bus:
     def __init__(self, runner: _Runner, inner: client.Bus) -> None:
         """Wrap a bus."""
         self._runner, self._inner, self.name = runner, inner, inner.name
+
+    def as_user(self, name: str) -> Bus:
+        """Another face of the same node, under another name."""
+        return Bus(self._runner, self._inner.as_user(name))
 
     def publish(self, event: Event) -> Published:
         """Publish an event; returns when it is durable."""

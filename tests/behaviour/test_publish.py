@@ -124,6 +124,16 @@ async def test_event_that_is_not_persistent_can_be_asked_after_and_cancelled(bus
     assert ids(await take(bus, sub)) == []
 
 
+async def test_events_that_are_not_persistent_keep_the_order_of_calls(bus: Any) -> None:
+    """Answered before a subscription is made: not for it. Answered before `settled` is asked: delivered by then."""
+    early = await bus.subscribe("TRUE", consumer="early", order="journal")
+    for n in range(40):
+        await bus.publish(event(str(n), persistent=False))
+        late = await bus.subscribe("TRUE", consumer=f"late-{n}")
+        assert (await heard(bus, early), await heard(bus, late)) == ([str(n)], [])
+        await bus.forget(f"late-{n}")
+
+
 async def test_received_event_can_be_published_elsewhere(bus: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="bridge")
     await bus.publish_many(numbered(3))
@@ -160,6 +170,16 @@ async def test_one_bad_event_refuses_the_whole_batch(bus: Any) -> None:
 async def test_publishers_faster_than_the_journal_wait_their_turn(bus: Any) -> None:
     answers = await asyncio.gather(*(bus.publish(each) for each in numbered(20_000)))
     assert len({p.offset for p in answers}) == 20_000
+
+
+async def test_publisher_that_finds_no_room_in_time_is_told(bus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tocsin.node.pipeline.MAX_WAITING", 10)
+    monkeypatch.setattr("tocsin.node.pipeline.PATIENCE", 0)
+    sub = await bus.subscribe("TRUE", consumer="ops", max_in_flight=1000)
+    done = await asyncio.gather(*(bus.publish(each) for each in numbered(200)), return_exceptions=True)
+    refused = [p for p in done if isinstance(p, BaseException)]
+    assert refused and all(isinstance(p, tocsin.OverloadError) and p.help for p in refused)
+    assert sorted(await heard(bus, sub)) == sorted(p.id for p in done if not isinstance(p, BaseException))
 
 
 async def test_publish_answers_while_a_consumer_never_takes_anything(bus: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def live() -> Iterator[Callable[..., dict[str, Any]]]:
     """Ask for a life; the answer is what was said before death, and by which signal it died."""
     command = [sys.executable, "-m", "tests.crash.nursery"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as nursery:
+    pipe, here = subprocess.PIPE, {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}  # this clone, not one installed
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | here, stdin=pipe, stdout=pipe, text=True) as nursery:
         assert nursery.stdin and nursery.stdout
 
         def ask(**life: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SHARES = 8
 """The random runs are divided so that test processes can work side by side."""
-POINTS = sorted(getattr(testing, "crash_points", ()))
+POINTS = sorted(testing.crash_points)
 NEVER = 10**9
 
 

@@ -127,17 +127,17 @@ class Delivery(RuleBasedStateMachine):
         id = str(len(self.sent))
         made = event(id, data={"n": n}, priority=priority, ttl=ttl, persistent=persistent, cancel="any")
         answer = self.run(self.bus.publish(made))
-        assert all(answer.offset > sent.offset for sent in self.sent.values())
+        assert all(answer.offset > sent.offset for sent in self.sent.values() if sent.persistent)
         expires = None if ttl is None else self.now + ttl
         self.sent[id] = Sent(id, answer.offset, n, priority, persistent, expires)
         for consumer in self.consumers.values():
             if any(FILTERS[text](n) for text in consumer.filters):
                 consumer.wanted.add(id)
 
-    @precondition(lambda self: self.sent)
+    @precondition(lambda self: any(sent.persistent for sent in self.sent.values()))
     @rule(data=st.data())
     def publish_again(self, data: st.DataObject) -> None:
-        sent = self.sent[data.draw(st.sampled_from(sorted(self.sent)))]
+        sent = self.sent[data.draw(st.sampled_from(sorted(id for id, sent in self.sent.items() if sent.persistent)))]
         assert self.run(self.bus.publish(event(sent.id))).offset == sent.offset
 
     @precondition(lambda self: any(self.alive(sent) for sent in self.sent.values()))

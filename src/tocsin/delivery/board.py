@@ -72,7 +72,7 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     subscriptions: list[tuple[str, str]]
     """Id and filter."""
     lag: int
-    """Offsets between the oldest event it has not settled and the newest there is."""
+    """Events it has yet to settle, as far as they are known, and offsets it has yet to look at."""
     in_flight: int
     delivered: int
     redelivered: int
@@ -95,10 +95,15 @@ def is_tracked(event: Event) -> bool:
 
 
 def status_of(
-    event: Event, mailboxes: Iterable[Mailbox], notes: list[Note], head: int, now: int, cancelled: bool
+    event: Event,
+    mailboxes: Iterable[Mailbox],
+    notes: list[Note],
+    head: int,
+    ended: str | None = None,
 ) -> Status:
-    """Put together what is known of an event."""
+    """Put together what is known of an event; `ended` says why it is not delivered any more, if so."""
     matched, delivered, acked, pending = set(), set(), set(), set()
+    dead = {note.who for note in notes if note.step == "dead"}
     for note in notes:
         if note.step == "delivered":
             delivered.add(note.who)
@@ -107,7 +112,7 @@ def status_of(
     for mailbox in mailboxes:
         if not mailbox.wants(event):
             continue
-        if cancelled:
+        if ended == "cancelled":
             matched.add(mailbox.title)
             continue
         offset, name = event.offset or 0, mailbox.title
@@ -120,18 +125,15 @@ def status_of(
         elif not is_tracked(event):
             name = mailbox.settled_by.get(offset, name)
             delivered.add(name)
-            acked.add(name)
+            if mailbox.title not in dead:
+                acked.add(name)
     matched |= delivered | acked | pending
-    end = expiry(event)
     state: State = "live"
-    if cancelled:
-        state = "cancelled"
-    elif end is not None and end <= now:
-        state = "expired"
+    if ended is not None:
+        state = "cancelled" if ended == "cancelled" else "expired"
+        pending.clear()
     elif matched and not pending:
         state = "settled"
-    if state in ("cancelled", "expired"):
-        pending.clear()
     return Status(
         event.id, event.source, event.offset or 0, state,
         sorted(matched), sorted(delivered), sorted(acked), sorted(pending),

@@ -22,7 +22,6 @@ class _Consumer(msgspec.Struct, array_like=True):
     options: Options
     lanes: list[LaneRecord]
     members: list[str]
-    epochs: list[Epoch]
 
 
 class _Place(msgspec.Struct, array_like=True):
@@ -31,6 +30,8 @@ class _Place(msgspec.Struct, array_like=True):
     unsettled: list[tuple[int, int, str]]
     """Offset, level, lane."""
     notices: list[Notice]
+    ceded: dict[str, list[int]] = {}
+    epochs: list[Epoch] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -40,7 +41,7 @@ _consumer, _place = msgspec.msgpack.Decoder(_Consumer).decode, msgspec.msgpack.D
 def dump_consumer(mailbox: Mailbox) -> bytes:
     """Who the consumer is: options and subscriptions."""
     lanes = [lane.record for lane in mailbox.lanes.values()]
-    return _encode(_Consumer(1, mailbox.options, lanes, sorted(mailbox.members), mailbox.epochs))
+    return _encode(_Consumer(1, mailbox.options, lanes, sorted(mailbox.members)))
 
 
 def dump_place(mailbox: Mailbox, head: int) -> bytes:
@@ -48,8 +49,22 @@ def dump_place(mailbox: Mailbox, head: int) -> bytes:
     frontiers = {
         lane.id: {level: lane.frontier(level, head) for level in lane.levels} for lane in mailbox.lanes.values()
     }
+    ceded = {}
+    for lane in mailbox.lanes.values():
+        if lane.ceded:
+            lane.ceded = {offset for offset in lane.ceded if offset > min(frontiers[lane.id].values())}
+            ceded[lane.id] = sorted(lane.ceded)
     items = [*mailbox.flying.values(), *mailbox.resting.values(), *(item for heap in mailbox.again for _, item in heap)]
-    return _encode(_Place(1, frontiers, [(item.offset, item.level, item.lane) for item in items], mailbox.notices))
+    return _encode(
+        _Place(
+            1,
+            frontiers,
+            [(item.offset, item.level, item.lane) for item in items],
+            mailbox.notices,
+            ceded,
+            mailbox.epochs,
+        )
+    )
 
 
 def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
@@ -57,9 +72,10 @@ def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
     who = _consumer(consumer)
     where = _place(place) if place is not None else _Place(1, {}, [], [])
     mailbox = Mailbox(name, who.options)
-    mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), who.epochs, where.notices
+    mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), where.epochs, where.notices
     for record in who.lanes:
         lane = Lane(record, who.options.order == "priority", where.frontiers.get(record.id))
+        lane.ceded = set(where.ceded.get(record.id, ()))
         mailbox.lanes[record.id] = lane
     for offset, level, lane_id in sorted(where.unsettled):
         if lane_id in mailbox.lanes:

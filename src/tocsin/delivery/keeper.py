@@ -27,13 +27,14 @@ Store = Callable[..., "asyncio.Future[list[int]]"]
 class Keeper:
     """Saves mailboxes in the background, one write at a time."""
 
-    def __init__(self, store: Store, head: Callable[[], int]) -> None:
-        """Save by `store`; places are as of `head()`."""
-        self._store, self._head = store, head
+    def __init__(self, store: Store, head: Callable[[], int], mailboxes: Mapping[str, Mailbox]) -> None:
+        """Save by `store`; places are as of `head()`; a mailbox that is not among these (any more) is not saved."""
+        self._store, self._head, self._mailboxes = store, head, mailboxes
         self._dirty: dict[str, Mailbox] = {}
         self._events: list[Event] = []
         self._notes: list[Note] = []
         self._state: dict[str, bytes | None] = {}
+        self._failure: Exception | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
 
@@ -82,11 +83,14 @@ class Keeper:
         await self._store(state={CONSUMER + name: None, PLACE + name: None})
 
     async def flush(self) -> None:
-        """Save everything that is dirty, and wait for it."""
+        """Save everything that is dirty, and wait for it. Raises what the journal says if that fails."""
         while self._running is not None or self._has_work:
             if self._running is None:
                 self._running = asyncio.get_running_loop().create_task(self._run())
+            self._failure = None
             await asyncio.wait([self._running])
+            if self._failure is not None:
+                raise self._failure
 
     async def _run(self) -> None:
         try:
@@ -95,12 +99,19 @@ class Keeper:
                 more, self._state = self._state, {}
                 self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
                 head = self._head()
-                state = more | {PLACE + name: dump_place(mailbox, head) for name, mailbox in dirty.items()}
+                state = more | {
+                    PLACE + name: dump_place(mailbox, head)
+                    for name, mailbox in dirty.items()
+                    if self._mailboxes.get(name) is mailbox
+                }
                 crashpoints.reach("before-save")
                 try:
                     await self._store(events=events, state=state, notes=notes)
                 except Exception as error:
-                    self._dirty, self._state = dirty | self._dirty, more | self._state  # to be tried with the next
+                    # Nothing is given up: all of it goes with the next write.
+                    self._dirty, self._state = dirty | self._dirty, more | self._state
+                    self._events, self._notes = events + self._events, notes + self._notes
+                    self._failure = error
                     for done in waiting:
                         if not done.done():
                             done.set_exception(error)

@@ -17,11 +17,13 @@ import msgspec
 from tocsin.filters.filter import Filter
 from tocsin.model import MAX_PRIORITY, Event
 
-__all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "Lane", "LaneRecord"]
+__all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "MOST_CEDED", "Lane", "LaneRecord"]
 
 LEVELS = MAX_PRIORITY + 1
 """Levels by number: 1 to 10 are priorities, 0 is the one level of a consumer in journal order."""
 ANY_LEVEL = 0
+MOST_CEDED = 65_536
+"""Offsets a closed lane may cede to others while it stands still itself."""
 CAPACITY = 4096
 """Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog."""
 
@@ -53,6 +55,8 @@ class Lane:
         self.queues: list[deque[int]] = [deque() for _ in range(LEVELS)]
         self.scanned: list[int | None] = [known.get(level, record.start - 1) for level in range(LEVELS)]
         """Up to which offset matches are in the queue (or were): None for a level that is live."""
+        self.ceded: set[int] = set()
+        """Offsets above the frontier that another lane of the consumer has taken over."""
         self.is_live = False
         """Does every new match go straight into a queue?"""
 
@@ -66,7 +70,11 @@ class Lane:
     def accepts(self, event: Event) -> bool:
         """Is this an event for the lane, whatever has become of it?"""
         assert event.offset is not None
-        return event.offset >= self.record.start and self.may_see(event) and self.filter.matches(event)
+        return event.offset >= self.record.start and self.matches(event)
+
+    def matches(self, event: Event) -> bool:
+        """Is this an event the subscription asks for, whenever it was?"""
+        return self.may_see(event) and self.filter.matches(event)
 
     def may_see(self, event: Event) -> bool:
         """Is it an event, or a record of the node's own that was asked for?"""
@@ -87,7 +95,7 @@ class Lane:
     def found(self, offset: int, level: int) -> None:
         """Take a match that a scan has found. Full levels stay where they are."""
         scanned = self.scanned[level]
-        if scanned is None or offset <= scanned:
+        if scanned is None or offset <= scanned or offset in self.ceded:
             return
         if len(self.queues[level]) < CAPACITY:
             self.queues[level].append(offset)

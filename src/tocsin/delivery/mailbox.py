@@ -17,12 +17,14 @@ from typing import Any
 import msgspec
 
 from tocsin.clock import SECOND
-from tocsin.delivery.lane import ANY_LEVEL, LEVELS, Lane
+from tocsin.delivery.lane import ANY_LEVEL, LEVELS, MOST_CEDED, Lane
 from tocsin.model import Event
 
 __all__ = ["Epoch", "Fetch", "Item", "Mailbox", "Notice", "Options", "Verdict"]
 
 _REMEMBERED = 4096
+_MOST_NOTICES = 1000
+_MOST_RESTING = 4096  # given back with a delay: they are part of a consumer's place, so there must be an end
 
 Fetch = Callable[[int], Event | None]
 """The event at an offset; None if it is no longer kept."""
@@ -54,6 +56,10 @@ class Item:
         self.event: Event | None = None
         self.member = self.holder = ""
         self.deadline = 0
+
+    def __lt__(self, other: Item) -> bool:
+        """Heaps hold pairs of offset and item; of equal offsets any may come first."""
+        return self.attempt < other.attempt
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
@@ -110,7 +116,15 @@ class Mailbox:
             self.epochs.pop()
         if not self.epochs or self.epochs[-1].lanes != epoch.lanes:
             self.epochs.append(epoch)
-        lowest = min((lane.frontier(level, head) for lane in self.lanes.values() for level in lane.levels), default=0)
+        lowest = min(
+            (
+                lane.frontier(level, head)
+                for lane in self.lanes.values()
+                if not lane.record.ended
+                for level in lane.levels
+            ),
+            default=0,
+        )
         while len(self.epochs) > 1 and self.epochs[1].first <= lowest:
             self.epochs.pop(0)
 
@@ -139,23 +153,27 @@ class Mailbox:
         return offset in self.flying or offset in self.resting or any(offset == pair[0] for pair in self.again[level])
 
     def hand_over(self, lane: Lane, open_lanes: list[Lane], fetch: Fetch) -> set[str]:
-        """A lane closes: what waits in it goes to open lanes that accept it. Returns the lanes that got something."""
+        """A lane is closed: what waits in it goes to open lanes that match. Returns the lanes that got something.
+
+        The lane remembers what it has ceded, since it may stand before events that wait for itself alone.
+        """
         woken: set[str] = set()
+
+        def heir_of(offset: int) -> Lane | None:
+            event = fetch(offset)
+            return next((each for each in open_lanes if event is not None and each.matches(event)), None)
+
         for level in lane.levels:
-            waiting = [(offset, Item(offset, level, lane.id)) for offset in lane.queues[level]]
-            waiting += [pair for pair in self.again[level] if pair[1].lane == lane.id]
-            for offset, item in waiting:
-                event = fetch(offset)
-                heir = next((each for each in open_lanes if event is not None and each.accepts(event)), None)
-                if heir is None:
-                    continue
-                if item.attempt or (offset, item) in self.again[level]:
+            for offset, item in self.again[level]:
+                if item.lane == lane.id and (heir := heir_of(offset)) is not None:
                     item.lane = heir.id
-                else:
+                    woken.add(heir.id)
+            for offset in list(lane.queues[level]):
+                if len(lane.ceded) < MOST_CEDED and (heir := heir_of(offset)) is not None:
                     lane.queues[level].remove(offset)
-                    item.lane = heir.id
-                    heapq.heappush(self.again[level], (offset, item))
-                woken.add(heir.id)
+                    lane.ceded.add(offset)
+                    heapq.heappush(self.again[level], (offset, Item(offset, level, heir.id)))
+                    woken.add(heir.id)
         return woken
 
     # -- going out
@@ -165,7 +183,7 @@ class Mailbox:
 
         What may not be delivered (expired, cancelled, trimmed) is passed over and counts as settled.
         """
-        if self.in_flight_of.get(member, 0) >= self.options.max_in_flight:
+        if self.in_flight_of.get(member, 0) >= self.options.max_in_flight or len(self.resting) >= _MOST_RESTING:
             return None
         upside_down = self._is_turn_of_lowest()
         for level in reversed(lane.levels) if upside_down else lane.levels:
@@ -173,7 +191,13 @@ class Mailbox:
                 item = self._next(lane, level)
                 if item is None:
                     break
-                event = fetch(item.offset)
+                if item.offset in self.flying or item.offset in self.resting:  # in hand by another way (a replay)
+                    continue
+                try:
+                    event = fetch(item.offset)
+                except BaseException:  # it cannot be read just now: it must not be lost for that
+                    heapq.heappush(self.again[level], (item.offset, item))
+                    raise
                 if event is None or refuse(event, now) is not None:
                     self.counters["withdrawn"] += 1
                     continue
@@ -247,24 +271,27 @@ class Mailbox:
         if due is None:
             heapq.heappush(self.again[item.level], (offset, item))
         else:
-            item.deadline = due
-            self.resting[offset] = item
-            heapq.heappush(self._alarms, (due, offset, item.attempt))
+            self.rest(item, due)
         return None
 
-    def reclaim(self, item: Item) -> bool:
-        """Put an item that was given back, and went to nobody since, into its holder's hands again; False: too late."""
-        heap = self.again[item.level]
-        if self.resting.get(item.offset) is item:
-            del self.resting[item.offset]
-        elif (item.offset, item) in heap:
-            heap.remove((item.offset, item))
+    def is_free(self, item: Item) -> bool:
+        """Was an item given back, and has it gone to nobody since?"""
+        return self.resting.get(item.offset) is item or any(pair[1] is item for pair in self.again[item.level])
+
+    def reclaim(self, item: Item) -> None:
+        """Put an item that is free into its last holder's hands again; the caller settles it or gives it back."""
+        if self.resting.pop(item.offset, None) is None:
+            heap = self.again[item.level]
+            heap[:] = [pair for pair in heap if pair[1] is not item]
             heapq.heapify(heap)
-        else:
-            return False
         self.flying[item.offset] = item
         self.in_flight_of[item.member] = self.in_flight_of.get(item.member, 0) + 1
-        return True
+
+    def rest(self, item: Item, due: int) -> None:
+        """Let an item that is in no hands come again when it is due."""
+        item.deadline = due
+        self.resting[item.offset] = item
+        heapq.heappush(self._alarms, (due, item.offset, item.attempt))
 
     def extend(self, offset: int, now: int) -> None:
         """Give an event in flight its whole time again."""
@@ -277,18 +304,15 @@ class Mailbox:
         mine = [offset for offset, item in self.flying.items() if item.holder == holder]
         return [item for offset in mine if (item := self.give_back(offset)) is not None]
 
-    def withdraw(self, offset: int) -> bool:
-        """An event was cancelled: forget it, wherever it waits. True if somebody had it in hand, now or before."""
-        had = self.resting.pop(offset, None) is not None
+    def withdraw(self, offset: int) -> None:
+        """Forget an event, wherever it waits or is in hand."""
+        self.resting.pop(offset, None)
         for heap in self.again:
             if any(pair[0] == offset for pair in heap):
-                had |= any(pair[0] == offset and pair[1].attempt > 0 for pair in heap)
                 heap[:] = [pair for pair in heap if pair[0] != offset]
                 heapq.heapify(heap)
         if offset in self.flying:
             self._land(offset)
-            return True
-        return had
 
     def drop(self, lane: Lane) -> list[int]:
         """A subscription ends: forget what of it waits or is in hand; returns those offsets."""
@@ -339,6 +363,17 @@ class Mailbox:
         if owner is None or owner.record.ended:
             return owner is not None
         return offset <= owner.frontier(level, head)
+
+    def has_seen(self, event: Event, head: int) -> bool:
+        """Has the consumer got this event, in hand or settled?"""
+        offset, level = event.offset or 0, self.level_of(event)
+        again = any(offset == pair[0] and pair[1].attempt for pair in self.again[level])
+        return again or offset in self.flying or offset in self.resting or self.has_settled(event, head)
+
+    def tell(self, notice: Notice) -> None:
+        """Leave a word for the next handle that looks; of very many the oldest are dropped."""
+        self.notices.append(notice)
+        del self.notices[: max(0, len(self.notices) - _MOST_NOTICES)]
 
     def wants(self, event: Event) -> bool:
         """Is the event for this consumer?"""

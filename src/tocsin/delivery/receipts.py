@@ -15,15 +15,18 @@ import msgspec
 
 from tocsin.clock import as_datetime
 from tocsin.delivery.board import Receipt
+from tocsin.errors import JournalError
 from tocsin.model import Event
 
-__all__ = ["MOST", "ReceiptBox"]
+__all__ = ["MOST", "Kept", "ReceiptBox"]
 
 MOST = 10_000
 _PREFIX = "receipt/"
 
 
-class _Kept(msgspec.Struct, array_like=True):
+class Kept(msgspec.Struct, array_like=True):
+    """A receipt as it is stored."""
+
     to: str
     id: str
     source: str
@@ -32,7 +35,7 @@ class _Kept(msgspec.Struct, array_like=True):
     at: int
 
 
-_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(_Kept).decode
+_encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Kept).decode
 
 
 class ReceiptBox:
@@ -40,10 +43,11 @@ class ReceiptBox:
 
     def __init__(self, stored: Mapping[str, bytes]) -> None:
         """Begin with what the journal's state holds."""
-        self._waiting: dict[str, deque[tuple[str, _Kept]]] = {}
+        self._waiting: dict[str, deque[tuple[str, Kept]]] = {}
         self._wakes: dict[str, list[asyncio.Event]] = {}
         self._gone: dict[str, None] = {}
         self._next = 0
+        self._closed = False
         self.dropped = 0
         for name, value in sorted(stored.items()):
             if name.startswith(_PREFIX):
@@ -51,20 +55,30 @@ class ReceiptBox:
                 self._waiting.setdefault(kept.to, deque()).append((name, kept))
                 self._next = max(self._next, int(name.rpartition("/")[2]) + 1)
 
-    def add(self, to: str, event: Event, consumer: str, at: int) -> dict[str, bytes | None]:
-        """Add a receipt; returns what must be stored."""
+    def prepare(self, to: str, event: Event, consumer: str, at: int) -> tuple[str, Kept, dict[str, bytes | None]]:
+        """Make a receipt; returns its name, itself, and what must be stored before it may be told."""
         name = f"{_PREFIX}{self._next:016d}"
         self._next += 1
-        kept = _Kept(to, event.id, event.source, event.offset or 0, consumer, at)
-        waiting = self._waiting.setdefault(to, deque())
-        waiting.append((name, kept))
-        changes: dict[str, bytes | None] = {name: _encode(kept)}
-        if len(waiting) > MOST:
-            changes[waiting.popleft()[0]] = None
-            self.dropped += 1
-        for wake in self._wakes.get(to, ()):
-            wake.set()
-        return changes | self.fetched()
+        kept = Kept(to, event.id, event.source, event.offset or 0, consumer, at)
+        return name, kept, {name: _encode(kept)} | self.fetched()
+
+    def add(self, receipts: list[tuple[str, Kept]]) -> None:
+        """Tell publishers of receipts that are stored."""
+        for name, kept in receipts:
+            waiting = self._waiting.setdefault(kept.to, deque())
+            waiting.append((name, kept))
+            if len(waiting) > MOST:
+                self._gone[waiting.popleft()[0]] = None
+                self.dropped += 1
+            for wake in self._wakes.get(kept.to, ()):
+                wake.set()
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        self._closed = True
+        for wakes in self._wakes.values():
+            for wake in wakes:
+                wake.set()
 
     def take(self, to: str) -> Receipt | None:
         """The next receipt of a publisher, if there is one."""
@@ -89,6 +103,8 @@ class ReceiptBox:
                 wake.clear()
                 if (found := self.take(to)) is not None:
                     return found
+                if self._closed:
+                    raise JournalError("the bus is closed", help="connect again: receipts wait")
                 await wake.wait()
         finally:
             self._wakes[to].remove(wake)

@@ -40,13 +40,15 @@ def look(journal: Journal, lane: Lane, levels: list[int], first: int, head: int)
 
 def sift(lane: Lane, levels: list[int], events: list[Event]) -> Found:
     """Look for the lane's events among consecutive ones that are in memory already."""
-    matches = [event for event in events if lane.may_see(event) and lane.filter.matches(event)]
+    every = ANY_LEVEL in levels
+    matches = [event for event in events if (every or event.priority in levels) and lane.matches(event)]
     return Found(matches, events[-1].offset or 0, levels)
 
 
 def apply(mailbox: Mailbox, lane: Lane, found: Found, head: int) -> None:
     """Put what a scan has found into the lane, as far as it is this lane's to deliver."""
     for event in found.matches:
-        if mailbox.is_for(lane, event):
-            lane.found(event.offset or 0, mailbox.level_of(event))
+        level = mailbox.level_of(event)
+        if level in found.levels and mailbox.is_for(lane, event):  # a level that was not asked for has gaps
+            lane.found(event.offset or 0, level)
     lane.looked_through(found.last, head, found.levels)

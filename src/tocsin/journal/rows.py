@@ -92,6 +92,9 @@ def to_row(event: Event, largest: int = 0) -> Row:
                 field="data",
                 help="store it elsewhere and publish where",
             )
+    attributes = event.attributes
+    if attributes and largest and sum(len(each) for each in attributes.values() if isinstance(each, str)) > largest:
+        raise EventError(f"attributes hold more than {largest:,} characters", field="attributes", help="use data")
     time = event.time
     return (
         event.type,
@@ -101,7 +104,7 @@ def to_row(event: Event, largest: int = 0) -> Row:
         (time - _EPOCH) // _MICROSECOND if time is not None else None,  # as_micros, without a call
         media_type,
         data,
-        event.attributes or None,
+        attributes or None,
         event.priority,
         event.ttl,
         _FLAGS[event.persistent, event.ack, event.cancel, event.classification],

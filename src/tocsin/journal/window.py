@@ -98,6 +98,15 @@ class HotWindow:
         found = [self._events.get(offset) for offset in range(first, last + 1)]
         return found if None not in found else None  # type: ignore[return-value]
 
+    def drop(self, before: int) -> None:
+        """Let go of everything below an offset: it was trimmed."""
+        with self._lock:
+            while self._sizes and self._sizes[0][0] < before:
+                offset, size = self._sizes.popleft()
+                self._events.pop(offset, None)
+                self._bytes -= size
+        self.forget()
+
     def forget(self) -> None:
         """Drop what was read from blocks: for instance after a repair. The newest events stay."""
         with self._lock:

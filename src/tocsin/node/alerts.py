@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 
+from tocsin.clock import as_datetime
 from tocsin.delivery.board import Alert, Status, Step, expiry, is_tracked, status_of, steps
 from tocsin.delivery.durable import PLACE, dump_place
-from tocsin.delivery.mailbox import Mailbox, Notice
+from tocsin.delivery.mailbox import Notice
 from tocsin.errors import CancelError, UnknownEventError
 from tocsin.filters.filter import Filter
 from tocsin.filters.printer import print_scalar
@@ -20,8 +21,10 @@ from tocsin.model import Event
 from tocsin.node.pipeline import Node
 
 CANCELLED = "tocsin.cancelled"
+MARK = "cancelled/"
+"""Where the journal's state keeps which offsets are cancelled."""
 
-__all__ = ["CANCELLED", "alerts", "audit", "cancel", "locate", "status"]
+__all__ = ["CANCELLED", "MARK", "alerts", "audit", "cancel", "locate", "status"]
 
 
 async def locate(node: Node, id: str, source: str | None) -> Event:
@@ -43,7 +46,7 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
             field="source",
             help="say which source",
         )
-    return found[0]
+    return found[-1]  # the newest, should an id have come again long after
 
 
 def _search(node: Node, id: str, source: str | None) -> list[Event]:
@@ -62,6 +65,11 @@ async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
         CancelError: it may be cancelled by its publisher only.
         UnknownEventError: there is no such event.
     """
+    async with node.changing:
+        await _cancel(node, id, source, by)
+
+
+async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
     event = await locate(node, id, source)
     offset = event.offset or 0
     publisher = node.journal.publisher(offset)
@@ -73,58 +81,62 @@ async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
         )
     if offset in node.cancelled:
         return
-    now = node.clock.now()
+    now = node.now()
     end = expiry(event)
     if end is not None and end <= now:
         return
     about = {"offset": offset, "source": event.source, "by": by}
-    state: dict[str, bytes | None] = {f"cancelled/{offset}": b""}
-    before = status_of(event, node.mailboxes.values(), node.journal.notes(offset), node.head, now, cancelled=False)
-    node.cancelled.add(offset)
+    state: dict[str, bytes | None] = {f"{MARK}{offset}": b""}
+    before = status_of(event, node.mailboxes.values(), node.journal.notes(offset), node.head)
     notes = [Note(offset, now, "cancelled", by)]
     if not is_tracked(event):  # from now on the trail alone tells who had it
         notes += [Note(offset, now, "delivered", who) for who in before.delivered]
         notes += [Note(offset, now, "acked", who) for who in before.acked]
-    for mailbox in list(node.mailboxes.values()):
-        if mailbox.wants(event) and _withdraw(node, mailbox, event, Notice(CANCELLED, id, now, about)):
-            if mailbox.options.durable:
-                state[PLACE + mailbox.name] = dump_place(mailbox, node.head)
-            for lane in mailbox.lanes:
-                node.wake(f"{mailbox.name}/{lane}")
-    record = Event(CANCELLED, "tocsin", correlation_id=id, data=about)
-    await node.store(events=[record], state=state, notes=notes, by=by)
-
-
-def _withdraw(node: Node, mailbox: Mailbox, event: Event, notice: Notice) -> bool:
-    """Take an event away from a consumer; True if it has seen the event, and so must be told."""
-    settled = mailbox.has_settled(event, node.head)
-    seen = mailbox.withdraw(event.offset or 0) or settled
-    if seen:
-        mailbox.notices.append(notice)
-    return seen
+    wanting = [mailbox for mailbox in node.mailboxes.values() if mailbox.wants(event)]
+    notice = Notice(CANCELLED, id, now, about)
+    told = [mailbox for mailbox in wanting if mailbox.has_seen(event, node.head)]
+    for mailbox in told:
+        mailbox.tell(notice)
+        if mailbox.options.durable:
+            state[PLACE + mailbox.name] = dump_place(mailbox, node.head)
+    try:
+        await node.store(
+            events=[Event(CANCELLED, "tocsin", correlation_id=id, data=about)], state=state, notes=notes, by=by
+        )
+    except BaseException:  # nothing was stored, so nothing was cancelled
+        for mailbox in told:
+            if notice in mailbox.notices:
+                mailbox.notices.remove(notice)
+        raise
+    node.cancelled.add(offset)
+    for mailbox in wanting:
+        mailbox.withdraw(offset)
+        for lane in mailbox.lanes:
+            node.wake(f"{mailbox.name}/{lane}")
 
 
 async def status(node: Node, id: str, source: str | None) -> Status:
     """What became of an event."""
     event = await locate(node, id, source)
-    offset = event.offset or 0
+    offset, now = event.offset or 0, node.now()
     return status_of(
         event,
         node.mailboxes.values(),
         node.journal.notes(offset),
         node.head,
-        node.clock.now(),
-        offset in node.cancelled,
+        ended=node.post.refuses(event, now),
     )
 
 
 async def audit(node: Node, id: str, source: str | None) -> list[Step]:
-    """The steps an event went through."""
+    """The steps an event went through. Its expiry follows from the event, so it is there also if nobody ran then."""
     event = await locate(node, id, source)
-    offset = event.offset or 0
+    offset, now = event.offset or 0, node.now()
     assert event.arrived is not None
-    published = Step("published", event.arrived, node.journal.publisher(offset))
-    return [published, *steps(node.journal.notes(offset))]
+    found = [Step("published", event.arrived, node.journal.publisher(offset)), *steps(node.journal.notes(offset))]
+    if node.post.refuses(event, now) == "expired":
+        found.append(Step("expired", as_datetime(expiry(event) or 0), ""))
+    return sorted(found, key=lambda step: step.at)
 
 
 async def alerts(node: Node) -> list[Alert]:
@@ -134,17 +146,17 @@ async def alerts(node: Node) -> list[Alert]:
 
 def _alerts(node: Node) -> list[Alert]:
     found = []
-    now = node.clock.now()
+    now = node.now()
     for block in node.journal.blocks(node.journal.first):
         if block.statistics is not None and not block.statistics.tracked:
             continue
         for event in block.events():
             if is_tracked(event) and not event.type.startswith("tocsin.") and node.post.refuses(event, now) is None:
-                found.append(_alert(node, event, now))
+                found.append(_alert(node, event))
     return found
 
 
-def _alert(node: Node, event: Event, now: int) -> Alert:
+def _alert(node: Node, event: Event) -> Alert:
     notes: list[contract.Note] = node.journal.notes(event.offset or 0)
-    known = status_of(event, list(node.mailboxes.values()), notes, node.head, now, cancelled=False)
+    known = status_of(event, list(node.mailboxes.values()), notes, node.head)
     return Alert(event, known.acked, known.pending)

@@ -23,6 +23,7 @@ from tocsin.errors import ConsumerError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history
 from tocsin.node.pipeline import Node
+from tocsin.node.post import ANONYMOUS
 
 __all__ = ["consumers", "forget", "subscribe", "unsubscribe"]
 
@@ -67,12 +68,26 @@ async def subscribe(
     bound = bounds.coerce(past)
     _check(options)
     if consumer is None:
-        consumer = "anonymous-" + secrets.token_hex(8)
+        consumer = ANONYMOUS + secrets.token_hex(8)
         if options.get("group") is None:
             options = {**options, "durable": False}
     else:
         _check_name(consumer)
-    mailbox = _mailbox(node, consumer, options)
+    async with node.changing:
+        is_new = consumer not in {member for each in node.mailboxes.values() for member in each.members}
+        mailbox = _mailbox(node, consumer, options)
+        try:
+            return await _open(node, mailbox, consumer, filter, bound, replay, system)
+        except BaseException:
+            if is_new:  # as if it had never been asked for
+                await forget_member(node, mailbox, consumer, stored=False)
+            raise
+
+
+async def _open(
+    node: Node, mailbox: Mailbox, consumer: str, filter: Filter, bound: Any, replay: bool, system: bool
+) -> Subscription:
+    await node.store()  # what was answered without waiting for the disk lies before the seam
     lane = _resumed(mailbox, filter, system)
     if lane is None or replay:
         lane = await _new_lane(node, mailbox, filter, bound, replay, system, lane)
@@ -80,8 +95,13 @@ async def subscribe(
     handle = Subscription(node.post, mailbox, lane, f"{consumer}#{secrets.token_hex(4)}", consumer)
     node.handles.setdefault(key, []).append(handle)
     node.open_lane(mailbox, lane)
-    await node.keeper.save_consumer(mailbox)
-    await node.refilled(key)
+    try:
+        await node.take_over(mailbox, lane)
+        await node.keeper.save_consumer(mailbox)
+        await node.refilled(key)
+    except BaseException:
+        node.abandon_handle(handle)
+        raise
     return handle
 
 
@@ -147,11 +167,15 @@ async def _new_lane(
     """
     seam = node.head
     start = max(await _start(node, filter, bound, seam, system), node.journal.first)
-    if replaced is not None:
-        node.close_lane(mailbox, replaced)
-        replaced.end(node.head, [])
     record = LaneRecord(secrets.token_hex(6), str(filter), start, seam, system, replay)
-    lane = mailbox.lanes[record.id] = Lane(record, mailbox.options.order == "priority")
+    lane = Lane(record, mailbox.options.order == "priority")
+    if replaced is not None:  # its handles end; what waited in it comes with the rest
+        for handle in list(node.handles.get(f"{mailbox.name}/{replaced.id}", ())):
+            await node.post.close_handle(handle)
+        await node.load(mailbox, replaced)
+        mailbox.hand_over(replaced, [lane], node.window.get)
+        replaced.end(node.head, [])
+    mailbox.lanes[record.id] = lane
     ended = [each for each in mailbox.lanes.values() if each.record.ended]
     for old in ended[: max(0, len(ended) - _KEPT_LANES)]:
         del mailbox.lanes[old.id]
@@ -162,7 +186,7 @@ async def _start(node: Node, filter: Filter, bound: Any, seam: int, system: bool
     """The first offset of a past; everything from it on that matches belongs to it, so a lane need only begin there."""
     if bound is None:
         return seam + 1
-    now = node.clock.now()
+    now = node.now()
     if isinstance(bound, bounds.Within):
         return min(node.journal.offset_at(now - _micros(bound.t)), seam + 1)
     if isinstance(bound, bounds.Since):
@@ -193,7 +217,11 @@ def _micros(duration: timedelta) -> int:
 
 async def unsubscribe(node: Node, consumer: str, subscription: str) -> None:
     """Drop one subscription of a consumer; what it has settled is remembered."""
-    mailbox = find(node, consumer)
+    async with node.changing:
+        await _unsubscribe(node, find(node, consumer), consumer, subscription)
+
+
+async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription: str) -> None:
     lane = mailbox.lanes.get(subscription)
     if lane is None or lane.record.ended:
         raise ConsumerError(
@@ -208,18 +236,26 @@ async def unsubscribe(node: Node, consumer: str, subscription: str) -> None:
 
 async def forget(node: Node, consumer: str) -> None:
     """Drop a consumer, its subscriptions and its place; a member of a group leaves the group."""
-    mailbox = find(node, consumer)
+    async with node.changing:
+        mailbox = find(node, consumer)
+        for lane in list(mailbox.lanes.values()):
+            for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
+                if handle.consumer == consumer or consumer not in mailbox.members:
+                    await node.post.close_handle(handle)
+        await forget_member(node, mailbox, consumer, stored=True)
+
+
+async def forget_member(node: Node, mailbox: Mailbox, consumer: str, *, stored: bool) -> None:
+    """Take a consumer out of its mailbox, and the mailbox away if it was its only one and is no group's."""
     is_member = mailbox.options.group is not None and consumer in mailbox.members
-    for lane in list(mailbox.lanes.values()):
-        for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
-            if not is_member or handle.consumer == consumer:
-                await node.post.close_handle(handle)
+    mailbox.members.discard(consumer)
     if is_member:
-        mailbox.members.discard(consumer)
-        await node.keeper.save_consumer(mailbox)
+        if stored:
+            await node.keeper.save_consumer(mailbox)
         return
     node.mailboxes.pop(mailbox.name, None)
-    await node.keeper.forget(mailbox.name)
+    if stored:
+        await node.keeper.forget(mailbox.name)
 
 
 def find(node: Node, consumer: str) -> Mailbox:
@@ -228,6 +264,7 @@ def find(node: Node, consumer: str) -> Mailbox:
     Raises:
         ConsumerError: there is none.
     """
+    _check_name(consumer)
     mailbox = node.mailboxes.get(consumer) or next(
         (each for each in node.mailboxes.values() if consumer in each.members or each.options.group == consumer), None
     )

@@ -13,20 +13,18 @@ head + 1 misses nothing and gets nothing twice, whatever is being committed at t
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tocsin import crashpoints
-from tocsin.clock import Clock
+from tocsin.clock import SECOND, Clock
 from tocsin.delivery import durable, refill
-from tocsin.delivery.board import expiry
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.lane import Lane
-from tocsin.delivery.mailbox import Mailbox
+from tocsin.delivery.mailbox import Item, Mailbox
 from tocsin.delivery.receipts import ReceiptBox
 from tocsin.errors import EventError, OverloadError, TocsinError
 from tocsin.filters.index import Matcher
@@ -43,6 +41,7 @@ MAX_WAITING = 20_000
 PATIENCE = 30.0
 """Seconds a publisher waits for room before it is told to come again."""
 HOT_BYTES = 64 * 1024 * 1024
+_RETRY = 5  # seconds until what failed is tried again
 _JUMP = 60.0  # seconds the wall clock may wander before that is reported
 _log = logging.getLogger("tocsin")
 _RECENT = 2048  # events in memory that a lane looks through in one go
@@ -72,8 +71,12 @@ class Node:
         """Open handles of each lane, by mailbox and lane: `name/lane`."""
         self.cancelled: set[int] = set()
         self.receipts = ReceiptBox(journal.state("receipt/"))
-        self.keeper = Keeper(self.store, lambda: self.head)
+        self.keeper = Keeper(self.store, lambda: self.head, self.mailboxes)
         self.post = PostOffice(self)
+        self.failures: dict[str, Exception] = {}
+        """Why a lane could not be looked after: told to who takes from it next."""
+        self.changing = asyncio.Lock()
+        """Held while consumers are made, changed or dropped, and while an event is cancelled: one at a time."""
         self.closed = False
         self._matcher = Matcher()
         self._targets: dict[str, tuple[Mailbox, Lane]] = {}
@@ -85,14 +88,25 @@ class Node:
         self._room = asyncio.Event()
         self._refills: dict[str, asyncio.Task[None]] = {}
         self._alarm = asyncio.Event()
-        self._expiring: list[tuple[int, int]] = []
         self._saved_at = self.head
         self._known_drift = 0.0
+        self._ahead = 0
         self._tasks = [self._loop.create_task(self._keep_time())]
         self._restore()
         journal.listeners.append(self._hear)
 
+    def now(self) -> int:
+        """Journal time: the clock's, but never behind the newest event (a clock that was set back while we slept)."""
+        return self.clock.now() + self._ahead
+
     def _restore(self) -> None:
+        newest = next((block.arrived[1] for block in self.journal.blocks(self.journal.first, backwards=True)), 0)
+        if newest > self.clock.now():
+            self._ahead = newest - self.clock.now()
+            if self._ahead > _JUMP * SECOND:
+                _log.warning(
+                    "the clock is %.0f s behind the journal; journal time goes on from there", self._ahead / SECOND
+                )
         places = self.journal.state(durable.PLACE)
         for name, consumer in self.journal.state(durable.CONSUMER).items():
             name = name.removeprefix(durable.CONSUMER)
@@ -137,9 +151,8 @@ class Node:
     ) -> asyncio.Future[list[int]]:
         """Hand something to the journal; the future has the offsets when it is stored."""
         answer: asyncio.Future[list[int]] = self._loop.create_future()
-        now = self.clock.now()
         request = Request(
-            now,
+            self.now(),
             events,
             durable=durable,
             by=by,
@@ -202,10 +215,6 @@ class Node:
                 if keys:
                     self._enqueue(event, keys, awake)
         self.head = events[-1].offset or 0
-        for event in events:
-            if event.ttl is not None:
-                heapq.heappush(self._expiring, (expiry(event) or 0, event.offset or 0))
-                self._alarm.set()
         for key in awake:
             self.wake(key)
         self._look_at_wall_clock()
@@ -262,6 +271,30 @@ class Node:
             for heir in mailbox.hand_over(lane, [mailbox.lanes[each] for each in still_open], self.window.get):
                 self.wake(f"{mailbox.name}/{heir}")
 
+    def abandon_handle(self, handle: Subscription) -> None:
+        """Undo the opening of a handle that could not be finished."""
+        handle.closed = True
+        key = f"{handle.mailbox.name}/{handle.lane.id}"
+        handles = self.handles.get(key, [])
+        if handle in handles:
+            handles.remove(handle)
+        if not handles:
+            self.handles.pop(key, None)
+            self.close_lane(handle.mailbox, handle.lane)
+
+    async def take_over(self, mailbox: Mailbox, lane: Lane) -> None:
+        """A lane has opened: it gets what waits for other lanes of the consumer, closed ones, and matches it too."""
+        for other in list(mailbox.lanes.values()):
+            if other is not lane and not other.record.ended and f"{mailbox.name}/{other.id}" not in self._targets:
+                await self.load(mailbox, other)
+                mailbox.hand_over(other, [lane], self.window.get)
+
+    async def load(self, mailbox: Mailbox, lane: Lane) -> None:
+        """Look for what waits for a lane that is closed, as much as its queues hold."""
+        while (levels := lane.wanting()) and (first := lane.scan_from(levels)) <= self.head:
+            found = await asyncio.to_thread(refill.look, self.journal, lane, levels, first, self.head)
+            refill.apply(mailbox, lane, found, self.head + 1)  # never live: it is closed
+
     def _open_lanes(self, mailbox: Mailbox) -> list[str]:
         return [lane for lane in mailbox.lanes if f"{mailbox.name}/{lane}" in self._targets]
 
@@ -287,14 +320,19 @@ class Node:
                     return
                 refill.apply(mailbox, lane, found, self.head)
                 self.wake(key)
+        except Exception as error:  # a damaged block, say: who takes from the lane hears of it
+            self.failures[key] = error
+            self.wake(key)
         finally:
             self._refills.pop(key, None)
 
     async def refilled(self, key: str) -> None:
-        """Wait until a lane has been looked after."""
+        """Wait until a lane has been looked after. Raises what prevented it."""
         self.refill_later(key)
         while (task := self._refills.get(key)) is not None:
             await asyncio.wait([task])
+        if key in self.failures:
+            raise self.failures.pop(key)
 
     # -- time
 
@@ -314,34 +352,38 @@ class Node:
             self._known_drift = drift
 
     async def ring(self) -> int | None:
-        """Bring back what was not settled in time, note what has expired; returns when something is due next."""
-        now = self.clock.now()
+        """Bring back what was not settled in time; returns when something is due next."""
+        now = self.now()
         alarms = []
         for mailbox in list(self.mailboxes.values()):
             before = mailbox.next_alarm()
             if before is not None and before <= now:
                 for item in mailbox.ring(now):
-                    await self.post.bury(mailbox, item, "not settled in its last attempt")
+                    await self._bury(mailbox, item, now)
                 for lane in mailbox.lanes:
                     self.wake(f"{mailbox.name}/{lane}")
             after = mailbox.next_alarm()
             if after is not None:
                 alarms.append(after)
-        gone = []
-        while self._expiring and self._expiring[0][0] <= now:
-            offset = heapq.heappop(self._expiring)[1]
-            if offset not in self.cancelled:
-                gone.append(Note(offset, now, "expired"))
-        if gone:
-            self.keeper.save(None, notes=gone)
-        if self._expiring:
-            alarms.append(self._expiring[0][0])
         return min(alarms) if alarms else None
+
+    async def _bury(self, mailbox: Mailbox, item: Item, now: int) -> None:
+        try:
+            await self.post.bury(mailbox, item, "not settled in its last attempt")
+        except TocsinError as error:  # the disk is full, say: the event must not vanish without a letter
+            _log.error("a dead letter could not be stored, it will be tried again: %s", error)
+            mailbox.rest(item, now + _RETRY * SECOND)
 
     async def _keep_time(self) -> None:
         while True:
             self._alarm.clear()
-            await self.clock.wait(self._alarm, await self.ring())
+            try:
+                due = await self.ring()
+            except Exception:  # a defect of ours: redelivery must go on
+                _log.exception("the clock's work failed")
+                due = self.now() + _RETRY * SECOND
+            self._look_at_wall_clock()
+            await self.clock.wait(self._alarm, due)
 
     # -- the end
 
@@ -363,15 +405,18 @@ class Node:
         """Save all places and close the journal."""
         if self.closed:
             return
-        for handles in list(self.handles.values()):
-            for handle in list(handles):
-                await self.post.close_handle(handle)
-        for mailbox in self.mailboxes.values():
-            self.keeper.later(mailbox)
-        self.keeper.later(None, self.receipts.fetched())
-        await self.keeper.flush()
-        await self.stop()
-        await asyncio.to_thread(self.journal.close)
+        self.receipts.close()
+        try:
+            for handles in list(self.handles.values()):
+                for handle in list(handles):
+                    await self.post.close_handle(handle)
+            for mailbox in self.mailboxes.values():
+                self.keeper.later(mailbox)
+            self.keeper.later(None, self.receipts.fetched())
+            await self.keeper.flush()
+        finally:  # whatever the disk says, let go of the file
+            await self.stop()
+            await asyncio.to_thread(self.journal.close)
 
     async def stop(self) -> None:
         """Stop working, without saving anything."""

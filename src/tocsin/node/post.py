@@ -8,12 +8,14 @@ without the other.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from tocsin.clock import SECOND, as_datetime
 from tocsin.delivery.board import expiry, is_tracked
 from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.delivery.mailbox import Item, Mailbox, Notice
+from tocsin.delivery.receipts import Kept
 from tocsin.errors import DeliveryError
 from tocsin.journal.contract import Note
 from tocsin.model import Event
@@ -21,7 +23,12 @@ from tocsin.model import Event
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
-__all__ = ["PostOffice"]
+__all__ = ["ANONYMOUS", "PostOffice"]
+
+ANONYMOUS = "anonymous-"
+"""How the names of consumers begin that gave none."""
+_LONGEST_REASON = 10_000
+_UNFIT = re.compile("[\ud800-\udfff]")
 
 
 class PostOffice:
@@ -34,12 +41,15 @@ class PostOffice:
     def take(self, handle: Subscription) -> Delivery | None:
         """See `handles.Post`."""
         node, mailbox, lane = self._node, handle.mailbox, handle.lane
+        failure = node.failures.pop(f"{mailbox.name}/{lane.id}", None)
+        if failure is not None:
+            raise failure
         if mailbox.notices:
             node.keeper.later(mailbox)
             return Delivery(handle, _spoken(mailbox.notices.pop(0)), None)
         if mailbox.options.group is not None and not self._is_turn_of(handle):
             return None
-        now = node.clock.now()
+        now = node.now()
         item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses)
         if not lane.is_live:
             node.refill_later(f"{mailbox.name}/{lane.id}")
@@ -84,23 +94,44 @@ class PostOffice:
         if item is None or delivery.settled is not None:
             raise DeliveryError(f"offset {delivery.offset} is settled", help="what is settled cannot be taken back")
         mailbox = delivery.handle.mailbox
-        if item.attempt != delivery.attempt or not (mailbox.flying.get(item.offset) is item or mailbox.reclaim(item)):
+        if mailbox.options.durable and self._node.mailboxes.get(mailbox.name) is not mailbox:
+            raise DeliveryError(f"consumer {mailbox.title!r} was forgotten", help="what it had in hand is nobody's now")
+        in_hand = mailbox.flying.get(item.offset) is item
+        if item.attempt != delivery.attempt or not (in_hand or mailbox.is_free(item)):
             raise DeliveryError(
                 f"offset {item.offset} is not in your hands any more",
                 help="it was cancelled, or not settled in time and comes again; in_progress() asks for more time",
             )
         return item
 
+    def _grasped(self, delivery: Delivery) -> Item:
+        """As `_held`, and in its holder's hands for certain."""
+        item = self._held(delivery)
+        if item.offset not in delivery.handle.mailbox.flying:
+            delivery.handle.mailbox.reclaim(item)
+        return item
+
     async def settle(self, deliveries: list[Delivery]) -> None:
         """See `handles.Post`."""
         for done in self._settle_now(deliveries):
-            await done
+            await asyncio.shield(done)
 
     def _settle_now(self, deliveries: list[Delivery]) -> list[asyncio.Future[None]]:
         """Settle in memory and have it stored, each mailbox with what settling publishes. All or none."""
-        fresh = [each for each in deliveries if each.item is not None and each.settled is None]
+        fresh = []
+        for delivery in deliveries:
+            if delivery.settled is not None and delivery.settled.done() and delivery.settled.exception() is not None:
+                delivery.settled = self._node.keeper.save(
+                    delivery.handle.mailbox
+                )  # it failed before: try to store again
+            elif delivery.item is None or delivery.settled is not None:
+                continue
+            elif _was_dropped(delivery):
+                delivery.settled = asyncio.ensure_future(self._node.keeper.save_consumer(delivery.handle.mailbox))
+            else:
+                fresh.append(delivery)
         for delivery in fresh:
-            if delivery.offset not in self._node.cancelled and not _was_dropped(delivery):
+            if delivery.offset not in self._node.cancelled:
                 self._held(delivery)
         by_mailbox: dict[str, list[Delivery]] = {}
         for delivery in fresh:
@@ -112,26 +143,31 @@ class PostOffice:
         return [each.settled for each in deliveries if each.settled is not None]
 
     def _settle_mailbox(self, deliveries: list[Delivery]) -> asyncio.Future[None]:
-        node, now = self._node, self._node.clock.now()
+        node, now = self._node, self._node.now()
         events: list[Event] = []
         notes: list[Note] = []
         state: dict[str, bytes | None] = {}
+        receipts: list[tuple[str, Kept]] = []
         mailbox = deliveries[0].handle.mailbox
         for delivery in deliveries:
             offset, event, consumer = delivery.offset, delivery.event, delivery.handle.consumer
-            if offset not in mailbox.flying:  # cancelled or unsubscribed while in hand: nothing is left to settle
+            if offset in node.cancelled:  # cancelled while in hand: nothing is left to settle
                 continue
-            mailbox.settle(offset)
+            mailbox.settle(self._grasped(delivery).offset)
             if is_tracked(event):
                 notes.append(Note(offset, now, "acked", consumer))
             if event.ack != "none":
                 publisher = node.journal.publisher(offset)
-                state |= node.receipts.add(publisher, event, consumer, now)
+                name, receipt, changes = node.receipts.prepare(publisher, event, consumer, now)
+                receipts.append((name, receipt))
+                state |= changes
                 notes.append(Note(offset, now, "receipt", publisher))
             if event.ack == "client":
                 about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
                 events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
         done = node.keeper.save(mailbox, events, notes, state)
+        if receipts:  # a publisher hears of it when it is stored, not before
+            done.add_done_callback(lambda stored: node.receipts.add(receipts) if stored.exception() is None else None)
         node.wake(f"{mailbox.name}/{deliveries[0].handle.lane.id}")  # there is room in the window
         return done
 
@@ -139,8 +175,10 @@ class PostOffice:
         """See `handles.Post`."""
         if type(delay) not in (int, float) or not 0 <= delay < 1e9:
             raise DeliveryError(f"a delay of {delay!r} means nothing", field="delay", help="give seconds from 0 up")
-        item, mailbox = self._held(delivery), delivery.handle.mailbox
-        due = self._node.clock.now() + round(delay * SECOND) if delay else None
+        if delivery.offset in self._node.cancelled:
+            return  # there is nothing left to give back
+        item, mailbox = self._grasped(delivery), delivery.handle.mailbox
+        due = self._node.now() + round(delay * SECOND) if delay else None
         dead = mailbox.give_back(item.offset, due)
         if dead is not None:
             await self.bury(mailbox, dead, "given back after its last attempt")
@@ -149,14 +187,22 @@ class PostOffice:
 
     async def terminate(self, delivery: Delivery, reason: str) -> None:
         """See `handles.Post`."""
-        item, mailbox = self._held(delivery), delivery.handle.mailbox
+        if type(reason) is not str or len(reason) > _LONGEST_REASON or _UNFIT.search(reason):
+            raise DeliveryError(
+                "the reason is not plain text",
+                field="reason",
+                help=f"give up to {_LONGEST_REASON} characters of well-formed text",
+            )
+        if delivery.offset in self._node.cancelled:
+            return
+        item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         mailbox.settle(item.offset)
         delivery.settled = asyncio.ensure_future(self.bury(mailbox, item, reason))
         await delivery.settled
 
     def extend(self, delivery: Delivery) -> None:
         """See `handles.Post`."""
-        delivery.handle.mailbox.extend(self._held(delivery).offset, self._node.clock.now())
+        delivery.handle.mailbox.extend(self._grasped(delivery).offset, self._node.now())
         self._node.ring_later()
 
     async def bury(self, mailbox: Mailbox, item: Item, reason: str) -> None:
@@ -168,7 +214,7 @@ class PostOffice:
             correlation_id=event.id if event is not None else None,
             data={"reason": reason, "attempts": item.attempt, "offset": item.offset, "consumer": mailbox.title},
         )
-        note = Note(item.offset, self._node.clock.now(), "dead", mailbox.title)
+        note = Note(item.offset, self._node.now(), "dead", mailbox.title)
         await self._node.keeper.save(mailbox, [letter], [note])
 
     async def close_handle(self, handle: Subscription) -> None:
@@ -188,6 +234,8 @@ class PostOffice:
         else:
             node.handles.pop(key, None)
             node.close_lane(mailbox, handle.lane)
+            if handle.consumer.startswith(ANONYMOUS):
+                mailbox.members.discard(handle.consumer)
             if not mailbox.options.durable and not any(
                 f"{mailbox.name}/{lane}" in node.handles for lane in mailbox.lanes
             ):

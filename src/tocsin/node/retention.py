@@ -17,6 +17,7 @@ from tocsin.delivery.board import is_tracked
 from tocsin.delivery.lane import Lane
 from tocsin.delivery.mailbox import Mailbox, Notice
 from tocsin.errors import JournalError
+from tocsin.node.alerts import MARK
 from tocsin.node.pipeline import Node
 
 __all__ = ["GAP", "trim"]
@@ -38,6 +39,10 @@ async def trim(node: Node, age: timedelta | None, size: int | None, *, hard: boo
     else:
         wanted = min(wanted, await _lowest_needed(node, wanted))
     first = await asyncio.to_thread(node.journal.trim, wanted)
+    node.window.drop(first)
+    gone = [offset for offset in node.cancelled if offset < first]
+    node.cancelled.difference_update(gone)
+    node.keeper.later(None, dict.fromkeys(f"{MARK}{offset}" for offset in gone))
     await node.keeper.flush()
     return first
 
@@ -50,7 +55,7 @@ def _wanted(node: Node, age: timedelta | None, size: int | None) -> int:
     if age is not None:
         if type(age) is not timedelta or age < timedelta(0):
             raise JournalError(f"older_than is {age!r}", help="give a timedelta from 0 up")
-        wanted = journal.offset_at(node.clock.now() - round(age.total_seconds() * SECOND))
+        wanted = journal.offset_at(node.now() - round(age.total_seconds() * SECOND))
     if size is not None:
         if type(size) is not int or size < 0:
             raise JournalError(f"larger_than is {size!r}", help="give a number of bytes from 0 up")
@@ -70,26 +75,28 @@ async def _lowest_needed(node: Node, wanted: int) -> int:
         lowest = min([lowest, *mailbox.unsettled()])
         for lane in list(mailbox.lanes.values()):
             if not lane.record.ended:
-                lowest = min(lowest, await _first_of_lane(node, lane, lowest))
+                lowest = min(lowest, await _first_of_lane(node, mailbox, lane, lowest))
     return min(lowest, await asyncio.to_thread(_first_alert, node, lowest))
 
 
-async def _first_of_lane(node: Node, lane: Lane, below: int) -> int:
-    """The lowest offset a lane has yet to hand out. One that sleeps is asked of the journal, and need not be again."""
-    first = min(lane.frontier(level, node.head) for level in lane.levels) + 1
-    queued = [queue[0] for queue in lane.queues if queue]
-    while first < below and not queued:
-        found = await asyncio.to_thread(refill.look, node.journal, lane, list(lane.levels), first, below - 1)
-        if found.matches:
-            return found.matches[0].offset or first
-        lane.looked_through(found.last, node.head + 1, lane.levels)
-        first = found.last + 1
-    return min([below, *queued]) if queued else below
+async def _first_of_lane(node: Node, mailbox: Mailbox, lane: Lane, below: int) -> int:
+    """The lowest offset a lane has yet to hand out: queued, or found by a look at the levels that are behind."""
+    lowest = min([below, *(queue[0] for queue in lane.queues if queue)])
+    behind = [level for level in lane.levels if lane.scanned[level] is not None]
+    while behind and (first := lane.scan_from(behind)) < lowest:
+        found = await asyncio.to_thread(refill.look, node.journal, lane, behind, first, lowest - 1)
+        needed = [event for event in found.matches if mailbox.is_for(lane, event) and event.offset not in lane.ceded]
+        if needed:
+            return min(lowest, needed[0].offset or lowest)
+        lane.looked_through(found.last, node.head + 1, behind)  # a lane that sleeps need not be asked again
+        if found.last >= lowest - 1:
+            break
+    return lowest
 
 
 def _first_alert(node: Node, below: int) -> int:
     """The first live alert below an offset."""
-    now = node.clock.now()
+    now = node.now()
     for block in node.journal.blocks(node.journal.first, below - 1):
         if block.statistics is not None and not block.statistics.tracked:
             continue
@@ -114,7 +121,7 @@ def _tell_losers(node: Node, before: int) -> None:
 
 
 def _note_gap(node: Node, mailbox: Mailbox, first: int, last: int) -> None:
-    mailbox.notices.append(Notice(GAP, f"{first}-{last}", node.clock.now(), {"first": first, "last": last}))
+    mailbox.tell(Notice(GAP, f"{first}-{last}", node.now(), {"first": first, "last": last}))
     node.keeper.later(mailbox)
     for lane in mailbox.lanes:
         node.wake(f"{mailbox.name}/{lane}")
