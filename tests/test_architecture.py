@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))]
+PAGES = [
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"),
+    *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md")),
+]
 
 LINE = re.compile(r"^(?P<indent>[\s│├└─|`+-]*)(?P<name>[\w./]+)\s*(?P<words>.*)$")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

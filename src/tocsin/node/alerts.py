@@ -141,22 +141,22 @@ async def audit(node: Node, id: str, source: str | None) -> list[Step]:
 
 async def alerts(node: Node) -> list[Alert]:
     """Live events with ttl or ack, oldest first, and who has acknowledged them."""
-    return await asyncio.to_thread(_alerts, node)
-
-
-def _alerts(node: Node) -> list[Alert]:
-    found = []
+    found = await asyncio.to_thread(_tracked, node.journal)
     now = node.now()
-    for block in node.journal.blocks(node.journal.first):
-        if block.statistics is not None and not block.statistics.tracked:
-            continue
-        for event in block.events():
-            if is_tracked(event) and not event.type.startswith("tocsin.") and node.post.refuses(event, now) is None:
-                found.append(_alert(node, event))
-    return found
+    return [_alert(node, event) for event in found if node.post.refuses(event, now) is None]
+
+
+def _tracked(journal: contract.Journal) -> list[Event]:
+    """Events with ttl or ack. Runs in a worker thread, so it looks at the journal only."""
+    return [
+        event
+        for block in journal.blocks(journal.first)
+        if block.statistics is None or block.statistics.tracked
+        for event in block.events()
+        if is_tracked(event) and not event.type.startswith("tocsin.")
+    ]
 
 
 def _alert(node: Node, event: Event) -> Alert:
-    notes: list[contract.Note] = node.journal.notes(event.offset or 0)
-    known = status_of(event, list(node.mailboxes.values()), notes, node.head)
+    known = status_of(event, node.mailboxes.values(), node.journal.notes(event.offset or 0), node.head)
     return Alert(event, known.acked, known.pending)
