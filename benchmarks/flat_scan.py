@@ -1,7 +1,9 @@
-"""The baseline: no index at all, every filter tested for every event by a compiled loop over flat arrays.
+"""The baselines: no index at all, every filter tested for every event by a compiled loop.
 
-It takes its numbers from the matcher's encoder (so both pay the same for reading an event) but shares no matching code
-with it: its own columns, its own kernel. A test that fails ends a filter's turn.
+Both take their numbers from the matcher's encoder, so all pay the same for reading an event. `RecordScan` asks the
+matcher's own verifier of every record: the scan of the experiment our goals come from. `FlatScan` shares no matching
+code: its own columns, its own kernel, and a test that fails ends a filter's turn; it is about twice as quick, and the
+oracle.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import numpy.typing as npt
 from numba import njit
 
 from tocsin import Event, Matcher
+from tocsin.filters.index.kernels import _double_key, _holds
 from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.registry import flat
 from tocsin.filters.index.tables import take_apart
 from tocsin.filters.index.view import Scratch
 
-__all__ = ["FlatScan"]
+__all__ = ["FlatScan", "RecordScan"]
 
 Array = npt.NDArray[Any]
 
@@ -74,8 +77,57 @@ class FlatScan:
         return flat([self._names[entry] for entry in entries])
 
 
+class RecordScan:
+    """All records of a matcher, verified one after the other. As for `FlatScan`, the matcher must not have changed."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        live = matcher._live
+        view, segment = live.view, live.view.segment
+        assert segment is not None and not len(view.delta)
+        self._names = live.registry.keys
+        self._scratch = Scratch(view, live.registry)
+        self._stream, self._places = segment.tables.stream, segment.tables.places
+        self._rows = (
+            np.full(max(1, len(view.space.coded)), -1, np.int32),
+            np.full(self._scratch.width, ABSENT, np.int64),
+        )
+        self._event = (
+            self._scratch.codes,
+            self._scratch.keys,
+            view.observed.code_dimension.data,
+            view.observed.is_double.data,
+        )
+        self._out = np.zeros(len(self._places), np.int32)
+
+    def match(self, event: Event) -> list[Any]:
+        """Return the keys of all filters that are true for the event."""
+        codes = self._scratch.encode(event, 0, 0)
+        count = _verify(self._stream, self._places, self._event, *self._rows, codes, self._out)
+        return flat([self._names[entry] for entry in self._out[:count].tolist()])
+
+
 def _starts(rows: Array, count: int) -> Array:
     return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]).astype(np.int64)
+
+
+@njit
+def _verify(stream, places, event, row_codes, row_keys, code_count, out):  # type: ignore[no-untyped-def]
+    codes_in, keys_in, code_dimension, is_double = event
+    for i in range(code_count):
+        row_codes[code_dimension[codes_in[i]]] = codes_in[i]
+    for d in range(row_keys.shape[0]):
+        bits = keys_in[d]
+        keys_in[d] = NO_KEY
+        row_keys[d] = ABSENT if bits == NO_KEY else _double_key(bits) if is_double[d] else bits
+    count = 0
+    for place in places:
+        record = stream.ctypes.data + 4 * place
+        if _holds(record, row_codes.ctypes.data, row_keys.ctypes.data, codes_in.ctypes.data, code_count):
+            out[count] = stream[place]
+            count += 1
+    for i in range(code_count):
+        row_codes[code_dimension[codes_in[i]]] = -1
+    return count
 
 
 @njit(cache=True)
