@@ -2,8 +2,8 @@
 
 `test_delivery_model.py` has more verbs; here the backlogs are long, levels fall behind and catch up one by one, blocks
 are merged and trimmed, a group shares one place, and the window of newest events holds all, some or nothing. The model
-is made of sets: a consumer wants some offsets, has settled some, holds some. Whatever is polled must be the most urgent,
-then oldest, of the rest, and in the end nothing may be left.
+is made of sets: a consumer wants some offsets, has settled some, holds some. Whatever is polled must be the most
+urgent, then oldest, of the rest, and in the end nothing may be left.
 
 Each seed is a test, so that one can be run alone: `-k "file and 17"`.
 """

@@ -132,7 +132,10 @@ def _next(db: sqlite3.Connection, expected: int) -> tuple[int, int, int | None] 
     (following,) = db.execute("SELECT min(first) FROM blocks WHERE first > ?", (first,)).fetchone()
     # A changed column may claim any end. No block is longer than this, and none reaches into the next.
     longest = first + BLOCK_EVENTS - 1 if following is None else following - 1
-    return first, min(max(first, last), longest), following
+    end = min(max(first, last), longest)
+    if end < expected or (following is not None and following <= first):  # else this walk might never end
+        raise JournalDamagedError("the table of blocks is out of order", help="restore the file from a copy")
+    return first, end, following
 
 
 def _load(db: sqlite3.Connection, first: int, path: str) -> Stored:

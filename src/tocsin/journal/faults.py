@@ -44,8 +44,18 @@ def as_journal_error(error: sqlite3.Error, path: str) -> JournalError:
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise SQLite's errors inside the block as ours."""
+    """Raise SQLite's errors inside the block as ours.
+
+    A changed byte can also make a NULL or a missing row where our tables allow none, or text that is none; Python then
+    says TypeError or UnicodeDecodeError.
+    """
     try:
         yield
     except sqlite3.Error as error:
         raise as_journal_error(error, path) from error
+    except (TypeError, UnicodeDecodeError) as error:
+        raise JournalDamagedError(
+            f"{path} is damaged: its tables hold what cannot be there ({error})",
+            path=path,
+            help="see `tocsin journal check`",
+        ) from error
