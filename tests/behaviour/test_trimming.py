@@ -7,6 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tocsin
 from tests.helpers import ack_all, event, head, heard, ids, life, notices, numbered, take, testing
 
@@ -112,3 +114,18 @@ async def test_journal_can_be_held_to_a_size(file_url: str, clock: Any) -> None:
         left = await kept(bus)
         assert 5 <= len(left) <= 40
         assert left == [str(n) for n in range(60 - len(left), 60)]
+
+
+async def test_a_sleeping_consumer_keeps_only_what_it_wants(bus: Any, clock: Any) -> None:
+    sub = await bus.subscribe("n = 5", consumer="ops")
+    await sub.close()
+    await publish_each(bus, 6)
+    clock.advance(3600)
+    assert await bus.trim(older_than=timedelta(0)) == 5
+    assert await heard(bus, await bus.subscribe("n = 5", consumer="ops")) == ["5"]
+
+
+@pytest.mark.parametrize("limits", [{}, {"older_than": 5}, {"older_than": timedelta(hours=-1)}, {"larger_than": -1}])
+async def test_limits_that_mean_nothing(bus: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(tocsin.JournalError):
+        await bus.trim(**limits)
