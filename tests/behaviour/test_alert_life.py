@@ -145,6 +145,16 @@ async def test_status_of_a_plain_event_names_who_has_it(bus: Any) -> None:
     assert (set(s.matched), set(s.acked), set(s.pending)) == ({"one", "two"}, {"one"}, {"two"})
 
 
+async def test_status_knows_who_settled_what_another_subscription_brought(bus: Any) -> None:
+    """Its past waits for a closed handle; another handle of the same consumer takes one of the two and settles it."""
+    await bus.publish_many([event("a", data={"n": 5}), event("b", data={"n": 2})])
+    await (await bus.subscribe("TRUE", consumer="ops", past=2)).close()
+    sub = await bus.subscribe("n < 3", consumer="ops", past=2)
+    assert await heard(bus, sub) == ["b"]
+    s = await bus.status("b")
+    assert (s.state, set(s.delivered), set(s.acked), set(s.pending)) == ("settled", {"ops"}, {"ops"}, set())
+
+
 async def test_status_of_an_expired_event(bus: Any, clock: Any) -> None:
     await bus.subscribe("TRUE", consumer="ops")
     await bus.publish(event("a", ttl=10))

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from tocsin import crashpoints
 from tocsin.delivery.durable import CONSUMER, PLACE, dump_consumer, dump_place
 from tocsin.delivery.mailbox import Mailbox
+from tocsin.delivery.receipts import Kept
 from tocsin.journal.contract import Note
 from tocsin.model import Event
 
@@ -27,13 +28,23 @@ Store = Callable[..., "asyncio.Future[list[int]]"]
 class Keeper:
     """Saves mailboxes in the background, one write at a time."""
 
-    def __init__(self, store: Store, head: Callable[[], int], mailboxes: Mapping[str, Mailbox]) -> None:
-        """Save by `store`; places are as of `head()`; a mailbox that is not among these (any more) is not saved."""
-        self._store, self._head, self._mailboxes = store, head, mailboxes
+    def __init__(
+        self,
+        store: Store,
+        head: Callable[[], int],
+        mailboxes: Mapping[str, Mailbox],
+        tell: Callable[[list[tuple[str, Kept]]], None],
+    ) -> None:
+        """Save by `store`; places are as of `head()`; a mailbox that is not among these (any more) is not saved.
+
+        Receipts are given to `tell` when they are stored.
+        """
+        self._store, self._head, self._mailboxes, self._tell = store, head, mailboxes, tell
         self._dirty: dict[str, Mailbox] = {}
         self._events: list[Event] = []
         self._notes: list[Note] = []
         self._state: dict[str, bytes | None] = {}
+        self._receipts: list[tuple[str, Kept]] = []
         self._failure: Exception | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._running: asyncio.Task[None] | None = None
@@ -44,6 +55,7 @@ class Keeper:
         events: Sequence[Event] = (),
         notes: Sequence[Note] = (),
         state: Mapping[str, bytes | None] = EMPTY,
+        receipts: Sequence[tuple[str, Kept]] = (),
     ) -> asyncio.Future[None]:
         """Have a mailbox's place saved, with all the rest in the same commit; done when all of it is stored."""
         if mailbox is not None and mailbox.options.durable:
@@ -51,6 +63,7 @@ class Keeper:
         self._events += events
         self._notes += notes
         self._state |= state
+        self._receipts += receipts
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         if not self._has_work:
@@ -97,6 +110,7 @@ class Keeper:
             while self._has_work:
                 dirty, events, notes, waiting = self._dirty, self._events, self._notes, self._waiting
                 more, self._state = self._state, {}
+                receipts, self._receipts = self._receipts, []
                 self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
                 head = self._head()
                 state = more | {
@@ -111,11 +125,13 @@ class Keeper:
                     # Nothing is given up: all of it goes with the next write.
                     self._dirty, self._state = dirty | self._dirty, more | self._state
                     self._events, self._notes = events + self._events, notes + self._notes
+                    self._receipts = receipts + self._receipts
                     self._failure = error
                     for done in waiting:
                         if not done.done():
                             done.set_exception(error)
                     return
+                self._tell(receipts)  # a publisher hears of it when it is stored, not before
                 for done in waiting:
                     if not done.done():
                         done.set_result(None)

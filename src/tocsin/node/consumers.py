@@ -7,6 +7,7 @@ to the consumer must be the same every time. A subscription returns when its pas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,7 +20,7 @@ from tocsin.delivery.board import ConsumerInfo
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.lane import Lane, LaneRecord
 from tocsin.delivery.mailbox import Mailbox, Options
-from tocsin.errors import ConsumerError
+from tocsin.errors import ConsumerError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history
 from tocsin.node.pipeline import Node
@@ -76,12 +77,23 @@ async def subscribe(
     async with node.changing:
         is_new = consumer not in {member for each in node.mailboxes.values() for member in each.members}
         mailbox = _mailbox(node, consumer, options)
+        known = set(mailbox.lanes)
         try:
             return await _open(node, mailbox, consumer, filter, bound, replay, system)
         except BaseException:
-            if is_new:  # as if it had never been asked for
-                await forget_member(node, mailbox, consumer, stored=False)
+            await asyncio.shield(_undo(node, mailbox, consumer, known, is_new=is_new))
             raise
+
+
+async def _undo(node: Node, mailbox: Mailbox, consumer: str, known: set[str], *, is_new: bool) -> None:
+    """Leave everything as if a subscribe that failed had never been asked for, in the journal's state too."""
+    for lane in [lane for lane in mailbox.lanes if lane not in known]:
+        del mailbox.lanes[lane]
+    with contextlib.suppress(TocsinError):  # the disk may be what failed
+        if is_new:
+            await forget_member(node, mailbox, consumer)
+        else:
+            await node.keeper.save_consumer(mailbox)
 
 
 async def _open(
@@ -242,19 +254,18 @@ async def forget(node: Node, consumer: str) -> None:
             for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
                 if handle.consumer == consumer or consumer not in mailbox.members:
                     await node.post.close_handle(handle)
-        await forget_member(node, mailbox, consumer, stored=True)
+        await forget_member(node, mailbox, consumer)
 
 
-async def forget_member(node: Node, mailbox: Mailbox, consumer: str, *, stored: bool) -> None:
+async def forget_member(node: Node, mailbox: Mailbox, consumer: str) -> None:
     """Take a consumer out of its mailbox, and the mailbox away if it was its only one and is no group's."""
     is_member = mailbox.options.group is not None and consumer in mailbox.members
     mailbox.members.discard(consumer)
     if is_member:
-        if stored:
-            await node.keeper.save_consumer(mailbox)
+        await node.keeper.save_consumer(mailbox)
         return
     node.mailboxes.pop(mailbox.name, None)
-    if stored:
+    if mailbox.options.durable:
         await node.keeper.forget(mailbox.name)
 
 

@@ -71,7 +71,7 @@ class Node:
         """Open handles of each lane, by mailbox and lane: `name/lane`."""
         self.cancelled: set[int] = set()
         self.receipts = ReceiptBox(journal.state("receipt/"))
-        self.keeper = Keeper(self.store, lambda: self.head, self.mailboxes)
+        self.keeper = Keeper(self.store, lambda: self.head, self.mailboxes, self.receipts.add)
         self.post = PostOffice(self)
         self.failures: dict[str, Exception] = {}
         """Why a lane could not be looked after: told to who takes from it next."""
@@ -91,6 +91,7 @@ class Node:
         self._saved_at = self.head
         self._known_drift = 0.0
         self._ahead = 0
+        self._retry: int | None = None
         self._tasks = [self._loop.create_task(self._keep_time())]
         self._restore()
         journal.listeners.append(self._hear)
@@ -354,6 +355,12 @@ class Node:
     async def ring(self) -> int | None:
         """Bring back what was not settled in time; returns when something is due next."""
         now = self.now()
+        if self._retry is not None and self._retry <= now:
+            self._retry = None
+            try:
+                await self.keeper.flush()
+            except TocsinError:
+                self._retry = now + _RETRY * SECOND
         alarms = []
         for mailbox in list(self.mailboxes.values()):
             before = mailbox.next_alarm()
@@ -365,14 +372,16 @@ class Node:
             after = mailbox.next_alarm()
             if after is not None:
                 alarms.append(after)
+        if self._retry is not None:
+            alarms.append(self._retry)
         return min(alarms) if alarms else None
 
     async def _bury(self, mailbox: Mailbox, item: Item, now: int) -> None:
         try:
             await self.post.bury(mailbox, item, "not settled in its last attempt")
-        except TocsinError as error:  # the disk is full, say: the event must not vanish without a letter
+        except TocsinError as error:  # the disk is full, say; the keeper has the letter, and is asked again
             _log.error("a dead letter could not be stored, it will be tried again: %s", error)
-            mailbox.rest(item, now + _RETRY * SECOND)
+            self._retry = now + _RETRY * SECOND
 
     async def _keep_time(self) -> None:
         while True:

@@ -56,6 +56,8 @@ class PostOffice:
         if item is None:
             return None
         assert item.event is not None
+        if mailbox.options.group is not None:
+            node.wake(f"{mailbox.name}/{lane.id}")  # somebody may have waited for this one's turn
         delivery = Delivery(handle, item.event, item)
         if is_tracked(item.event):
             node.keeper.save(None, notes=[Note(item.offset, now, "delivered", handle.consumer)])
@@ -165,9 +167,7 @@ class PostOffice:
             if event.ack == "client":
                 about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
                 events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
-        done = node.keeper.save(mailbox, events, notes, state)
-        if receipts:  # a publisher hears of it when it is stored, not before
-            done.add_done_callback(lambda stored: node.receipts.add(receipts) if stored.exception() is None else None)
+        done = node.keeper.save(mailbox, events, notes, state, receipts)
         node.wake(f"{mailbox.name}/{deliveries[0].handle.lane.id}")  # there is room in the window
         return done
 
