@@ -124,6 +124,14 @@ async def test_event_that_is_not_persistent_can_be_asked_after_and_cancelled(bus
     assert ids(await take(bus, sub)) == []
 
 
+async def test_settled_waits_also_for_events_that_are_not_persistent(bus: Any) -> None:
+    """Answered before it is stored; but then there is something left to do, and `settled` waits for it."""
+    sub = await bus.subscribe("TRUE", consumer="ops", order="journal")
+    for n in range(40):
+        await bus.publish(event(str(n), persistent=False))
+        assert await heard(bus, sub) == [str(n)]
+
+
 async def test_events_that_are_not_persistent_keep_the_order_of_calls(bus: Any) -> None:
     """Answered before a subscription is made: not for it. Answered before `settled` is asked: delivered by then."""
     early = await bus.subscribe("TRUE", consumer="early", order="journal")

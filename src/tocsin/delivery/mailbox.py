@@ -362,7 +362,7 @@ class Mailbox:
         owner = self.owner_of(event)
         if owner is None or owner.record.ended:
             return owner is not None
-        return offset <= owner.frontier(level, head)
+        return offset <= owner.frontier(level, head) or offset in owner.ceded  # another lane had it, and is through
 
     def has_seen(self, event: Event, head: int) -> bool:
         """Has the consumer got this event, in hand or settled?"""
