@@ -398,6 +398,7 @@ class Node:
 
     async def settled(self) -> None:
         """Wait until nothing is left to do at this moment."""
+        await self.store()  # what was answered without waiting for the disk is matched after this
         for _ in range(3):
             await asyncio.sleep(0)
             await self.ring()
