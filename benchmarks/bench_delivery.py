@@ -17,7 +17,6 @@ out as well. Latencies run from the call of `publish`; `from_schedule` runs from
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import itertools
@@ -31,7 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import Spent, rates, run_parts, spread, stopwatch, table
+from benchmarks.common import Spent, options_for, rates, run_parts, spread, stopwatch, table
 from benchmarks.readings import Readings, bus_on, fill, journal_of, without_flushing
 from tocsin import Event, Filter, Matcher, Subscription
 from tocsin.client import Bus
@@ -66,12 +65,8 @@ QUICK = Sizes(2, 5_000, 1, 50, 2_000, 20_000, 10_000)
 
 def main() -> None:
     """Run, print a table, keep the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="these parts")
+    parser = options_for(__doc__, PARTS, child=4)
     parser.add_argument("--behind", type=int, help=f"how far a consumer falls behind; {Sizes().behind:,} if left out")
-    parser.add_argument("--dir", help="where journals are made; the system's place for temporary files if left out")
-    parser.add_argument("--quick", action="store_true", help="small sizes, two repetitions; nothing is kept")
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not engine.wait():
         raise SystemExit(f"these figures are about the Numba kernels: {engine.failure()}")

@@ -15,7 +15,6 @@ has it, the others have not, and `merge` times it apart. Results go to `benchmar
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import itertools
@@ -27,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.common import Spent, Timing, rates, run_parts, spread, stopwatch, table
+from benchmarks.common import Spent, Timing, options_for, rates, run_parts, spread, stopwatch, table
 from benchmarks.readings import (
     MACHINES,
     Readings,
@@ -82,12 +81,8 @@ QUICK = Sizes(2, 5_000, 2_000, 10_000, 5_000, 10_000, 2_000, 100_000, 10_000, 10
 
 def main() -> None:
     """Run, print a table, keep the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS), help="these parts")
+    parser = options_for(__doc__, PARTS, child=2)
     parser.add_argument("--events", type=int, help=f"length of the journal in `past`; {Sizes().past:,} if left out")
-    parser.add_argument("--dir", help="where journals are made; the system's place for temporary files if left out")
-    parser.add_argument("--quick", action="store_true", help="small sizes, two repetitions; nothing is kept")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(asyncio.run(_reopened(Path(options.child[0]), options.child[1]))))

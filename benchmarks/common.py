@@ -12,6 +12,7 @@ Does not promise: that two hosts compare, or two runs on a loaded one. `load` is
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import functools
 import gc
@@ -40,6 +41,7 @@ __all__ = [
     "measure",
     "rates",
     "record",
+    "options_for",
     "run_parts",
     "spread",
     "stopwatch",
@@ -164,6 +166,16 @@ def flush_seconds(directory: str | os.PathLike[str] | None) -> float:
             os.fsync(file.fileno())
             seconds.append(time.perf_counter() - started)
     return statistics.median(seconds)
+
+
+def options_for(doc: str | None, parts: Iterable[str], *, child: int) -> argparse.ArgumentParser:
+    """The options of a benchmark that works on files: which parts, where, how large; `child` arguments for a helper."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts), help="these parts")
+    parser.add_argument("--dir", help="where files are made; the system's place for temporary files if left out")
+    parser.add_argument("--quick", action="store_true", help="small sizes, two repetitions; nothing is kept")
+    parser.add_argument("--child", nargs=child, help=argparse.SUPPRESS)
+    return parser
 
 
 def run_parts(

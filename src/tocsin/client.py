@@ -25,7 +25,7 @@ from tocsin.model import Event
 from tocsin.node import Node, Published, retention
 from tocsin.node import alerts as alerts_module
 from tocsin.node import consumers as consumers_module
-from tocsin.node.pipeline import HOT_BYTES
+from tocsin.node.pipeline import HOT_BYTES, MAX_WAITING, PATIENCE
 
 __all__ = ["Bus", "Receipts", "connect"]
 
@@ -221,6 +221,8 @@ class connect:
         name: who you are: publisher, and who may cancel. A random one if left out.
         clock: time to go by; the machine's if left out.
         hot_bytes: memory for the newest events.
+        max_waiting: events on their way to the journal before publishers must wait.
+        patience: seconds a publisher waits for room before it gets `OverloadError`.
 
     Raises (when entered):
         JournalLockedError: another process has the journal open for writing.
@@ -228,17 +230,25 @@ class connect:
     """
 
     def __init__(
-        self, url: str, *, name: str | None = None, clock: Clock | None = None, hot_bytes: int = HOT_BYTES
+        self,
+        url: str,
+        *,
+        name: str | None = None,
+        clock: Clock | None = None,
+        hot_bytes: int = HOT_BYTES,
+        max_waiting: int = MAX_WAITING,
+        patience: float = PATIENCE,
     ) -> None:
         """Say where; nothing is opened yet."""
-        self._url, self._name, self._clock, self._hot_bytes = url, name, clock, hot_bytes
+        self._url, self._name, self._clock = url, name, clock
+        self._limits = (hot_bytes, max_waiting, patience)
         self._bus: Bus | None = None
 
     async def __aenter__(self) -> Bus:
         """Open it."""
         clock = self._clock if self._clock is not None else SystemClock()
         journal = await asyncio.to_thread(open_journal, self._url, clock=clock)
-        self._bus = Bus(Node(journal, clock, self._hot_bytes), self._name or "bus-" + secrets.token_hex(6))
+        self._bus = Bus(Node(journal, clock, *self._limits), self._name or "bus-" + secrets.token_hex(6))
         return self._bus
 
     async def __aexit__(

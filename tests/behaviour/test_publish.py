@@ -180,14 +180,13 @@ async def test_publishers_faster_than_the_journal_wait_their_turn(bus: Any) -> N
     assert len({p.offset for p in answers}) == 20_000
 
 
-async def test_publisher_that_finds_no_room_in_time_is_told(bus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.node.pipeline.MAX_WAITING", 10)
-    monkeypatch.setattr("tocsin.node.pipeline.PATIENCE", 0)
-    sub = await bus.subscribe("TRUE", consumer="ops", max_in_flight=1000)
-    done = await asyncio.gather(*(bus.publish(each) for each in numbered(200)), return_exceptions=True)
-    refused = [p for p in done if isinstance(p, BaseException)]
-    assert refused and all(isinstance(p, tocsin.OverloadError) and p.help for p in refused)
-    assert sorted(await heard(bus, sub)) == sorted(p.id for p in done if not isinstance(p, BaseException))
+async def test_publisher_that_finds_no_room_in_time_is_told(url: str, clock: testing.ManualClock) -> None:
+    async with testing.node(url, clock, max_waiting=10, patience=0) as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops", max_in_flight=1000)
+        done = await asyncio.gather(*(bus.publish(each) for each in numbered(200)), return_exceptions=True)
+        refused = [p for p in done if isinstance(p, BaseException)]
+        assert refused and all(isinstance(p, tocsin.OverloadError) and p.help for p in refused)
+        assert sorted(await heard(bus, sub)) == sorted(p.id for p in done if not isinstance(p, BaseException))
 
 
 async def test_publish_answers_while_a_consumer_never_takes_anything(bus: Any) -> None:

@@ -1,7 +1,8 @@
-"""What every journal must do, written once. `test_journal.py` runs it for each backend; differences are flags.
+"""What every journal must do, written once. `test_journal.py` runs it for each backend.
 
-A backend gives `make(place)`, which opens the journal that lives in the directory `place`: a second time after `close`
-or `abandon`, if it is `lasting`. Time is a ManualClock's, and nothing here sleeps.
+A backend gives `make(place, clock)`, which opens the journal that lives in the directory `place`; one that outlives its
+process passes `LastingJournalSuite`, which opens it again after `close` or `abandon`. Time is a ManualClock's, and
+nothing here sleeps.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from tocsin.journal.contract import Committed, Journal, Note, Request
 from tocsin.journal.rows import SCHEMA, from_arrow
 from tocsin.model import Event
 
-__all__ = ["JournalSuite", "event", "stored", "submit"]
+__all__ = ["JournalSuite", "LastingJournalSuite", "event", "stored", "submit"]
 
 T0 = 1_767_225_600_000_000
 """The beginning of 2026."""
@@ -55,12 +56,8 @@ def ids(journal: Journal) -> list[str]:
 class JournalSuite:
     """The tests. A subclass says how to open a journal."""
 
-    lasting = True
-    """Does it outlive its process?"""
-
-    @staticmethod
-    def make(place: Path, clock: ManualClock) -> Journal:
-        raise NotImplementedError
+    make: ClassVar[Callable[[Path, ManualClock], Journal]]
+    """Opens the journal at a place; static."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
@@ -469,14 +466,11 @@ class JournalSuite:
         assert heard == list(range(1, 401))
         assert {each.id: each.offset for each in stored(journal)} == answers
 
-    # Again after the end.
 
-    def lasts(self) -> None:
-        if not self.lasting:
-            pytest.skip("it does not outlive its process")
+class LastingJournalSuite(JournalSuite):
+    """The same, and what holds of a journal that outlives its process."""
 
     def test_everything_is_there_after_closing(self, open: Callable[[], Journal], journal: Journal) -> None:
-        self.lasts()
         self.fill(journal)
         submit(journal, event("w"), writer="w", position=3, state={"a": b"1"}, notes=[Note(2, T0, "x", "y")], by="anna")
         before = stored(journal), journal.state(), journal.notes(2), journal.publisher(9)
@@ -491,7 +485,6 @@ class JournalSuite:
         assert stored(again)[-1].arrived == as_datetime(T0 + 2 * SECOND)
 
     def test_a_trimmed_journal_opens_again(self, open: Callable[[], Journal], journal: Journal) -> None:
-        self.lasts()
         self.fill(journal)
         journal.trim(100)
         journal.close()
@@ -501,7 +494,6 @@ class JournalSuite:
         assert stored(again)[0].arrived == as_datetime(T0 + 2 * SECOND)
 
     def test_an_abandoned_journal_is_said_to_have_crashed(self, open: Callable[[], Journal], journal: Journal) -> None:
-        self.lasts()
         self.fill(journal)
         journal.abandon()
         again = open()
@@ -512,7 +504,6 @@ class JournalSuite:
     def test_windows_hold_over_a_reopening(
         self, open: Callable[[], Journal], journal: Journal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        self.lasts()
         monkeypatch.setattr(contract, "DEDUP_SECONDS", 10)
         monkeypatch.setattr(contract, "DEDUP_LEAST", 2)
         for number in range(10):

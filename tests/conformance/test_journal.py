@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.conformance.journal_suite import JournalSuite
+from tests.conformance.journal_suite import JournalSuite, LastingJournalSuite
 from tocsin.clock import ManualClock
 from tocsin.journal.contract import Journal
 from tocsin.journal.memory import MemoryJournal
@@ -12,14 +12,12 @@ from tocsin.journal.sqlite import SqliteJournal
 
 
 class TestMemory(JournalSuite):
-    lasting = False
-
     @staticmethod
     def make(place: Path, clock: ManualClock) -> Journal:
         return MemoryJournal(clock=clock)
 
 
-class TestFile(JournalSuite):
+class TestFile(LastingJournalSuite):
     @staticmethod
     def make(place: Path, clock: ManualClock) -> Journal:
         return SqliteJournal(place / "journal.db", clock=clock)

@@ -14,7 +14,7 @@ from tocsin.clock import ManualClock, as_datetime
 from tocsin.errors import TrimmedError
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
-from tocsin.journal import history
+from tocsin.journal import history, rows
 from tocsin.journal.bounds import Bound, last, parse, retained, since, within
 from tocsin.journal.contract import Request
 from tocsin.journal.history import Report
@@ -364,6 +364,6 @@ def test_a_journal_on_disk_merged_or_not(tmp_path: Path) -> None:
 
 def test_expires() -> None:
     (event,) = stored([Event("a", "s", ttl=1.5)], arrived=[NOON])
-    assert history.expires(event) == NOON + 1_500_000
-    assert history.expires(event.replace(ttl=None)) is None
-    assert history.expires(Event("a", "s", ttl=1)) is None
+    assert rows.expires(event) == NOON + 1_500_000
+    assert rows.expires(event.replace(ttl=None)) is None
+    assert rows.expires(Event("a", "s", ttl=1)) is None

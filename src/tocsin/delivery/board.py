@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from tocsin.clock import SECOND, as_datetime, as_micros
+from tocsin.clock import as_datetime
 from tocsin.delivery.mailbox import Mailbox
 from tocsin.journal.contract import Note
 from tocsin.model import Event
 
-__all__ = ["Alert", "ConsumerInfo", "Receipt", "Status", "Step", "expiry", "is_tracked", "status_of", "steps"]
+__all__ = ["Alert", "ConsumerInfo", "Receipt", "Status", "Step", "is_tracked", "status_of", "steps"]
 
 State = Literal["live", "settled", "expired", "cancelled"]
 
@@ -78,15 +78,6 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     redelivered: int
     settled: int
     dead: int
-
-
-def expiry(event: Event) -> int | None:
-    """The moment an event ends; None: it lives until cancelled."""
-    if event.ttl is None:
-        return None
-    moment = event.arrived if event.arrived is not None else event.time
-    assert moment is not None
-    return as_micros(moment) + round(event.ttl * SECOND)
 
 
 def is_tracked(event: Event) -> bool:

@@ -30,19 +30,12 @@ from tocsin.journal.contract import Block, Journal
 from tocsin.journal.sieve import Flags, Report, Sieve
 from tocsin.model import Event
 
-__all__ = ["Report", "expires", "pieces", "scan", "search"]
+__all__ = ["Report", "pieces", "scan", "search"]
 
 _FEW = 24  # a block of fewer events is read as events: Arrow columns cost more to set up than they save
 _MANY = 8  # filters: from here on an index over all of them is quicker than a sieve for each
 _FIRST_PIECE, _PIECE = 32, 1024
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def expires(event: Event) -> int | None:
-    """When an event taken out of a journal expires, in microseconds; None: never. It is dead at that moment."""
-    if event.ttl is None or event.arrived is None:
-        return None
-    return as_micros(event.arrived) + round(float(event.ttl) * SECOND)
 
 
 def search(
@@ -231,7 +224,7 @@ class _Quest:
     def _counts(self, event: Event) -> bool:
         if not self.sieve.matches(event):
             return False
-        if self.now is not None and (end := expires(event)) is not None and end <= self.now:
+        if self.now is not None and (end := rows.expires(event)) is not None and end <= self.now:
             return False
         return self.alive is None or self.alive(event)
 
@@ -290,7 +283,7 @@ def _made(batch: pa.RecordBatch, places: Any, report: Report) -> list[Event]:
 
 
 def _not_expired(batch: pa.RecordBatch, now: int) -> Flags:
-    """As `expires` has it, for a whole batch."""
+    """As `rows.expires` has it, for a whole batch."""
     lives = np.rint(batch.column("ttl").to_numpy(zero_copy_only=False) * SECOND)  # NULL becomes NaN
     forever = np.isnan(lives)
     ends = batch.column("arrived").cast(pa.int64()).to_numpy() + np.where(forever, 0, lives).astype(np.int64)

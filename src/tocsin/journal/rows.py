@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tocsin.clock import as_datetime
+from tocsin.clock import SECOND, as_datetime, as_micros
 from tocsin.cloudevents import encode_json
 from tocsin.errors import EventError
 from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event
 from tocsin.payload import content_kind
 
-__all__ = ["SCHEMA", "Row", "from_arrow", "from_row", "to_arrow", "to_row"]
+__all__ = ["SCHEMA", "Row", "expires", "from_arrow", "from_row", "to_arrow", "to_row"]
 
 Row = tuple[Any, ...]
 """type, source, id, subject, time, content type, payload, attributes, priority, ttl, flags, correlation id."""
@@ -67,6 +67,13 @@ def _flags(persistent: bool, ack: str, cancel: str, classification: str) -> int:
 _FLAGS = {
     each: _flags(*each) for each in itertools.product((False, True), ACK, CANCEL, CLASSIFICATION)
 }  # every combination: looking one up is quicker than making it
+
+
+def expires(event: Event) -> int | None:
+    """When an event taken out of a journal expires, in microseconds; None: never. It is dead at that moment."""
+    if event.ttl is None or event.arrived is None:
+        return None
+    return as_micros(event.arrived) + round(event.ttl * SECOND)
 
 
 def to_row(event: Event, largest: int = 0) -> Row:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from tocsin.clock import as_datetime
-from tocsin.delivery.board import Alert, Status, Step, expiry, is_tracked, status_of, steps
+from tocsin.delivery.board import Alert, Status, Step, is_tracked, status_of, steps
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Notice
 from tocsin.errors import CancelError, UnknownEventError
@@ -17,6 +17,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.printer import print_scalar
 from tocsin.journal import contract, history
 from tocsin.journal.contract import Note
+from tocsin.journal.rows import expires
 from tocsin.model import Event
 from tocsin.node.pipeline import Node
 
@@ -82,7 +83,7 @@ async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
     if offset in node.cancelled:
         return
     now = node.now()
-    end = expiry(event)
+    end = expires(event)
     if end is not None and end <= now:
         return
     about = {"offset": offset, "source": event.source, "by": by}
@@ -111,8 +112,7 @@ async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
     node.cancelled.add(offset)
     for mailbox in wanting:
         mailbox.withdraw(offset)
-        for lane in mailbox.lanes:
-            node.wake(f"{mailbox.name}/{lane}")
+        node.lanes.wake_all(mailbox)
 
 
 async def status(node: Node, id: str, source: str | None) -> Status:
@@ -135,7 +135,7 @@ async def audit(node: Node, id: str, source: str | None) -> list[Step]:
     assert event.arrived is not None
     found = [Step("published", event.arrived, node.journal.publisher(offset)), *steps(node.journal.notes(offset))]
     if node.post.refuses(event, now) == "expired":
-        found.append(Step("expired", as_datetime(expiry(event) or 0), ""))
+        found.append(Step("expired", as_datetime(expires(event) or 0), ""))
     return sorted(found, key=lambda step: step.at)
 
 

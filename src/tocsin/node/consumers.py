@@ -23,6 +23,7 @@ from tocsin.delivery.mailbox import Mailbox, Options
 from tocsin.errors import ConsumerError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history
+from tocsin.node.lanes import key_of
 from tocsin.node.pipeline import Node
 from tocsin.node.post import ANONYMOUS
 
@@ -103,16 +104,16 @@ async def _open(
     lane = _resumed(mailbox, filter, system)
     if lane is None or replay:
         lane = await _new_lane(node, mailbox, filter, bound, replay, system, lane)
-    key = f"{mailbox.name}/{lane.id}"
     handle = Subscription(node.post, mailbox, lane, f"{consumer}#{secrets.token_hex(4)}", consumer)
-    node.handles.setdefault(key, []).append(handle)
-    node.open_lane(mailbox, lane)
+    node.lanes.add_handle(handle)
     try:
-        await node.take_over(mailbox, lane)
+        await node.lanes.take_over(mailbox, lane)
         await node.keeper.save_consumer(mailbox)
-        await node.refilled(key)
+        await node.lanes.refilled(key_of(mailbox, lane.id))
     except BaseException:
-        node.abandon_handle(handle)
+        handle.closed = True
+        node.lanes.drop_handle(handle)
+        node.lanes.close_unheard(mailbox, lane)
         raise
     return handle
 
@@ -182,9 +183,9 @@ async def _new_lane(
     record = LaneRecord(secrets.token_hex(6), str(filter), start, seam, system, replay)
     lane = Lane(record, mailbox.options.order == "priority")
     if replaced is not None:  # its handles end; what waited in it comes with the rest
-        for handle in list(node.handles.get(f"{mailbox.name}/{replaced.id}", ())):
+        for handle in node.lanes.handles_of(mailbox, replaced):
             await node.post.close_handle(handle)
-        await node.load(mailbox, replaced)
+        await node.lanes.load(mailbox, replaced)
         mailbox.hand_over(replaced, [lane], node.window.get)
         replaced.end(node.head, [])
     mailbox.lanes[record.id] = lane
@@ -239,9 +240,9 @@ async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription
         raise ConsumerError(
             f"consumer {consumer!r} has no subscription {subscription!r}", field="subscription", help="see consumers()"
         )
-    for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
+    for handle in node.lanes.handles_of(mailbox, lane):
         await node.post.close_handle(handle)
-    node.close_lane(mailbox, lane)
+    node.lanes.close(mailbox, lane)
     lane.end(node.head, mailbox.drop(lane))
     await node.keeper.save_consumer(mailbox)
 
@@ -251,7 +252,7 @@ async def forget(node: Node, consumer: str) -> None:
     async with node.changing:
         mailbox = find(node, consumer)
         for lane in list(mailbox.lanes.values()):
-            for handle in list(node.handles.get(f"{mailbox.name}/{lane.id}", ())):
+            for handle in node.lanes.handles_of(mailbox, lane):
                 if handle.consumer == consumer or consumer not in mailbox.members:
                     await node.post.close_handle(handle)
         await forget_member(node, mailbox, consumer)
@@ -304,7 +305,7 @@ def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
         ),
         default=0,
     )
-    handles = [handle for lane in lanes for handle in node.handles.get(f"{mailbox.name}/{lane.id}", ())]
+    handles = [handle for lane in lanes for handle in node.lanes.handles_of(mailbox, lane)]
     return ConsumerInfo(
         name=member,
         order=mailbox.options.order,

@@ -12,13 +12,15 @@ import re
 from typing import TYPE_CHECKING
 
 from tocsin.clock import SECOND, as_datetime
-from tocsin.delivery.board import expiry, is_tracked
+from tocsin.delivery.board import is_tracked
 from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.delivery.mailbox import Item, Mailbox, Notice
 from tocsin.delivery.receipts import Kept
 from tocsin.errors import DeliveryError
 from tocsin.journal.contract import Note
+from tocsin.journal.rows import expires
 from tocsin.model import Event
+from tocsin.node.lanes import key_of
 
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
@@ -41,7 +43,8 @@ class PostOffice:
     def take(self, handle: Subscription) -> Delivery | None:
         """See `handles.Post`."""
         node, mailbox, lane = self._node, handle.mailbox, handle.lane
-        failure = node.failures.pop(f"{mailbox.name}/{lane.id}", None)
+        key = key_of(mailbox, lane.id)
+        failure = node.lanes.failures.pop(key, None)
         if failure is not None:
             raise failure
         if mailbox.notices:
@@ -52,12 +55,12 @@ class PostOffice:
         now = node.now()
         item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses)
         if not lane.is_live:
-            node.refill_later(f"{mailbox.name}/{lane.id}")
+            node.lanes.refill_later(key)
         if item is None:
             return None
         assert item.event is not None
         if mailbox.options.group is not None:
-            node.wake(f"{mailbox.name}/{lane.id}")  # somebody may have waited for this one's turn
+            node.lanes.wake(key)  # somebody may have waited for this one's turn
         delivery = Delivery(handle, item.event, item)
         if is_tracked(item.event):
             node.keeper.save(None, notes=[Note(item.offset, now, "delivered", handle.consumer)])
@@ -70,10 +73,9 @@ class PostOffice:
     def _is_turn_of(self, handle: Subscription) -> bool:
         """In a group: does nobody who waits have fewer in flight?"""
         in_flight = handle.mailbox.in_flight_of
-        key = f"{handle.mailbox.name}/{handle.lane.id}"
         return not any(
             other is not handle and other.waits and in_flight.get(other.consumer, 0) < in_flight.get(handle.consumer, 0)
-            for other in self._node.handles.get(key, ())
+            for other in self._node.lanes.handles_of(handle.mailbox, handle.lane)
         )
 
     def refuses(self, event: Event, now: int) -> str | None:
@@ -81,7 +83,7 @@ class PostOffice:
         offset = event.offset or 0
         if offset in self._node.cancelled:
             return "cancelled"
-        end = expiry(event)
+        end = expires(event)
         if end is not None and end <= now:
             return "expired"
         if not event.persistent and offset <= self._node.boot_head:
@@ -168,7 +170,7 @@ class PostOffice:
                 about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
                 events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
         done = node.keeper.save(mailbox, events, notes, state, receipts)
-        node.wake(f"{mailbox.name}/{deliveries[0].handle.lane.id}")  # there is room in the window
+        node.lanes.wake(key_of(mailbox, deliveries[0].handle.lane.id))  # there is room in the window
         return done
 
     async def give_back(self, delivery: Delivery, delay: float) -> None:
@@ -183,7 +185,7 @@ class PostOffice:
         if dead is not None:
             await self.bury(mailbox, dead, "given back after its last attempt")
         self._node.ring_later()
-        self._node.wake(f"{mailbox.name}/{delivery.handle.lane.id}")
+        self._node.lanes.wake(key_of(mailbox, delivery.handle.lane.id))
 
     async def terminate(self, delivery: Delivery, reason: str) -> None:
         """See `handles.Post`."""
@@ -222,24 +224,18 @@ class PostOffice:
         if handle.closed:
             return
         handle.closed = True
-        node, mailbox, key = self._node, handle.mailbox, f"{handle.mailbox.name}/{handle.lane.id}"
-        handles = node.handles.get(key, [])
-        if handle in handles:
-            handles.remove(handle)
+        node, mailbox = self._node, handle.mailbox
+        node.lanes.drop_handle(handle)
         handle.wake()
         for item in mailbox.release(handle.member):
             await self.bury(mailbox, item, "its holder left after the last attempt")
-        if handles:
-            node.wake(key)
-        else:
-            node.handles.pop(key, None)
-            node.close_lane(mailbox, handle.lane)
+        if node.lanes.close_unheard(mailbox, handle.lane):
             if handle.consumer.startswith(ANONYMOUS):
                 mailbox.members.discard(handle.consumer)
-            if not mailbox.options.durable and not any(
-                f"{mailbox.name}/{lane}" in node.handles for lane in mailbox.lanes
-            ):
+            if not mailbox.options.durable and not node.lanes.is_heard(mailbox):
                 node.mailboxes.pop(mailbox.name, None)
+        else:
+            node.lanes.wake(key_of(mailbox, handle.lane.id))
         await node.keeper.save(mailbox)
 
 

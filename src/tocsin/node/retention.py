@@ -123,5 +123,4 @@ def _tell_losers(node: Node, before: int) -> None:
 def _note_gap(node: Node, mailbox: Mailbox, first: int, last: int) -> None:
     mailbox.tell(Notice(GAP, f"{first}-{last}", node.now(), {"first": first, "last": last}))
     node.keeper.later(mailbox)
-    for lane in mailbox.lanes:
-        node.wake(f"{mailbox.name}/{lane}")
+    node.lanes.wake_all(mailbox)

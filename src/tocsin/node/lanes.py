@@ -1,0 +1,201 @@
+"""The open lanes of a node: which of them a new event goes to, and how they are filled again from the journal.
+
+Promised: an open lane misses nothing and gets nothing twice; of a consumer's lanes that match, the first open one gets
+the event; a lane whose queue was full is looked after in the background, and what prevents that is told to whoever
+takes from it next. Not here: what a lane is (`delivery.lane`), handing out (`post`).
+Concurrency: the node's loop only; scans of the journal run on other threads and are applied here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tocsin.delivery import refill
+from tocsin.delivery.handles import Subscription
+from tocsin.delivery.lane import Lane
+from tocsin.delivery.mailbox import Mailbox
+from tocsin.filters.index import Matcher
+from tocsin.journal.contract import Journal
+from tocsin.journal.window import HotWindow
+from tocsin.model import Event
+
+__all__ = ["OpenLanes", "key_of"]
+
+_RECENT = 2048  # events in memory that a lane looks through in one go
+_BATCH = 16  # events of a commit from which they are matched together
+
+
+def key_of(mailbox: Mailbox, lane: str) -> str:
+    """The name of a lane among those of all mailboxes."""
+    return f"{mailbox.name}/{lane}"
+
+
+class OpenLanes:
+    """The lanes somebody listens to, by `key_of`."""
+
+    def __init__(self, journal: Journal, window: HotWindow, head: Callable[[], int]) -> None:
+        """Fill lanes from a journal; `head` tells the newest offset that was matched."""
+        self.handles: dict[str, list[Subscription]] = {}
+        """Open handles of each lane."""
+        self.failures: dict[str, Exception] = {}
+        """Why a lane could not be looked after: told to who takes from it next."""
+        self._journal, self._window, self._head = journal, window, head
+        self._matcher = Matcher()
+        self._targets: dict[str, tuple[Mailbox, Lane]] = {}
+        self._refills: dict[str, asyncio.Task[None]] = {}
+
+    # -- opening and closing
+
+    def add_handle(self, handle: Subscription) -> None:
+        """Let new events go to a handle's lane."""
+        mailbox, lane = handle.mailbox, handle.lane
+        key = key_of(mailbox, lane.id)
+        self.handles.setdefault(key, []).append(handle)
+        if key not in self._targets:
+            self._targets[key] = (mailbox, lane)
+            self._matcher.add(key, lane.filter)
+            mailbox.note_open(self._open_of(mailbox), self._head())
+            lane.looked_through(0, self._head(), lane.levels)  # one that begins behind the head is live at once
+
+    def drop_handle(self, handle: Subscription) -> None:
+        """Forget a handle. Its lane stays open, though maybe unheard, until `close_unheard`."""
+        handles = self.handles.get(key_of(handle.mailbox, handle.lane.id), [])
+        if handle in handles:
+            handles.remove(handle)
+
+    def close_unheard(self, mailbox: Mailbox, lane: Lane) -> bool:
+        """Close a lane that has no handle left; tells whether it has none."""
+        key = key_of(mailbox, lane.id)
+        if self.handles.get(key):
+            return False
+        self.handles.pop(key, None)
+        self.close(mailbox, lane)
+        return True
+
+    def handles_of(self, mailbox: Mailbox, lane: Lane) -> list[Subscription]:
+        """The open handles of one lane, as a list of its own."""
+        return list(self.handles.get(key_of(mailbox, lane.id), ()))
+
+    def close(self, mailbox: Mailbox, lane: Lane) -> None:
+        """Leave what comes from now on in the journal."""
+        key = key_of(mailbox, lane.id)
+        if self._targets.pop(key, None) is not None:
+            self._matcher.remove(key)
+            lane.fall_asleep(self._head())
+            still_open = self._open_of(mailbox)
+            mailbox.note_open(still_open, self._head())
+            for heir in mailbox.hand_over(lane, [mailbox.lanes[each] for each in still_open], self._window.get):
+                self.wake(key_of(mailbox, heir))
+
+    def is_heard(self, mailbox: Mailbox) -> bool:
+        """Has any lane of a mailbox an open handle?"""
+        return any(key_of(mailbox, lane) in self.handles for lane in mailbox.lanes)
+
+    def _open_of(self, mailbox: Mailbox) -> list[str]:
+        return [lane for lane in mailbox.lanes if key_of(mailbox, lane) in self._targets]
+
+    # -- new events
+
+    def give(self, events: list[Event]) -> None:
+        """Match committed events and put each into the lanes it goes to."""
+        if not self._targets:
+            return
+        awake: set[str] = set()
+        found = (
+            self._matcher.match_batch(events)
+            if len(events) >= _BATCH
+            else [self._matcher.match(event) for event in events]
+        )
+        for event, keys in zip(events, found, strict=True):
+            if keys:
+                self._enqueue(event, keys, awake)
+        for key in awake:
+            self.wake(key)
+
+    def _enqueue(self, event: Event, keys: list[Any], awake: set[str]) -> None:
+        offset = event.offset or 0
+        firsts: dict[str, str] = {}  # of each mailbox, the first open lane that matches
+        for key in keys:
+            mailbox, lane = self._targets[key]
+            if offset < lane.record.start or not lane.may_see(event):
+                continue
+            other = firsts.get(mailbox.name)
+            if other is None or mailbox.comes_first(lane.id, other.rpartition("/")[2]):
+                firsts[mailbox.name] = key
+        for key in firsts.values():
+            mailbox, lane = self._targets[key]
+            if lane.feed(offset, mailbox.level_of(event)):
+                awake.add(key)
+            else:
+                self.refill_later(key)
+
+    def wake(self, key: str) -> None:
+        """Tell handles that something is there: the member with the fewest in flight first."""
+        handles = self.handles.get(key, ())
+        if len(handles) == 1:
+            handles[0].wake()
+            return
+        for handle in sorted(handles, key=lambda each: each.mailbox.in_flight_of.get(each.consumer, 0)):
+            handle.wake()
+
+    def wake_all(self, mailbox: Mailbox) -> None:
+        """Tell the handles of every lane of a mailbox."""
+        for lane in mailbox.lanes:
+            self.wake(key_of(mailbox, lane))
+
+    # -- what lies in the journal
+
+    async def take_over(self, mailbox: Mailbox, lane: Lane) -> None:
+        """A lane has opened: it gets what waits for other lanes of the consumer, closed ones, and matches it too."""
+        for other in list(mailbox.lanes.values()):
+            if other is not lane and not other.record.ended and key_of(mailbox, other.id) not in self._targets:
+                await self.load(mailbox, other)
+                mailbox.hand_over(other, [lane], self._window.get)
+
+    async def load(self, mailbox: Mailbox, lane: Lane) -> None:
+        """Look for what waits for a lane that is closed, as much as its queues hold."""
+        while (levels := lane.wanting()) and (first := lane.scan_from(levels)) <= self._head():
+            found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, self._head())
+            refill.apply(mailbox, lane, found, self._head() + 1)  # never live: it is closed
+
+    def refill_later(self, key: str) -> None:
+        """Scan for a lane that has room for more, unless that is under way."""
+        if key in self._targets and key not in self._refills and self._targets[key][1].wanting():
+            self._refills[key] = asyncio.get_running_loop().create_task(self._refill(key))
+
+    async def _refill(self, key: str) -> None:
+        try:
+            while (target := self._targets.get(key)) is not None and (levels := target[1].wanting()):
+                mailbox, lane = target
+                first, head = lane.scan_from(levels), self._head()
+                recent = self._window.recent(first, min(head, first + _RECENT)) if first <= head else []
+                if recent:
+                    await asyncio.sleep(0)
+                    found = refill.sift(lane, levels, recent)
+                elif first <= head:
+                    found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, head)
+                else:
+                    found = refill.Found([], head, levels)
+                if self._targets.get(key) != target:
+                    return
+                refill.apply(mailbox, lane, found, self._head())
+                self.wake(key)
+        except Exception as error:  # a damaged block, say: who takes from the lane hears of it
+            self.failures[key] = error
+            self.wake(key)
+        finally:
+            self._refills.pop(key, None)
+
+    async def refilled(self, key: str) -> None:
+        """Wait until a lane has been looked after. Raises what prevented it."""
+        self.refill_later(key)
+        while (task := self._refills.get(key)) is not None:
+            await asyncio.wait([task])
+        if key in self.failures:
+            raise self.failures.pop(key)
+
+    def scans(self) -> list[asyncio.Task[None]]:
+        """What is under way in the background."""
+        return list(self._refills.values())
