@@ -56,8 +56,9 @@ class Sizes(NamedTuple):
     consumers: int = 1_000
     crowd: int = 20_000
     behind: int = 1_000_000
-    before: int = 1_100_000
-    """Events stored before memory is looked at: the memory of ids to recognise, which is bounded, is full by then."""
+    before: int = 1_500_000
+    """Events stored before memory is looked at: the memory of ids to recognise, which is bounded, is full by then, and
+    has been cleared once (a dictionary that loses its oldest entries is built anew, larger, at the first clearing)."""
 
 
 QUICK = Sizes(2, 5_000, 1, 50, 2_000, 20_000, 10_000)

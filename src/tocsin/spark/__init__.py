@@ -1,0 +1,14 @@
+"""THE SAME MEANING AT SCALE: the journal as a Spark stream, filters by the hundred thousand, the archive and the past.
+
+    from tocsin import spark as ts
+    spark = ts.session()
+    events = spark.readStream.format("tocsin").option("url", "file:plant.db").load()
+    matches = ts.match(events, {"ops": "value > 9"})
+"""
+
+from __future__ import annotations
+
+try:
+    import pyspark  # noqa: F401
+except ImportError as error:
+    raise ImportError("tocsin.spark needs PySpark: pip install 'tocsin[spark]'") from error
