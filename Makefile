@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS   ?=
-BENCHES ?= match thesis_matching journal delivery
+BENCHES ?= match thesis_matching journal delivery spark_match spark_source
 VENV   := .venv
 PY     := $(VENV)/bin/python
 EXTRAS := fast,server,spark,dev
@@ -11,7 +11,10 @@ EXTRAS := fast,server,spark,dev
 # The stamp carries this folder's path, so a copied or moved clone installs itself instead of using the old one's source.
 INSTALLED := $(VENV)/.installed$(subst /,+,$(CURDIR))
 WARM      := $(VENV)/.warm$(subst /,+,$(CURDIR))
-KERNELS   := src/tocsin/filters/warm.py $(wildcard src/tocsin/filters/index/*.py)
+KERNELS   := src/tocsin/filters/warm.py $(wildcard src/tocsin/filters/index/*.py) src/tocsin/journal/transcode.py
+
+# All tests that need Spark go to one of the two, so that there is one JVM.
+WORKERS := -n 2 --dist loadgroup
 
 ifndef PIP_CACHE_DIR
 export PIP_NO_CACHE_DIR := 1
@@ -39,21 +42,22 @@ $(INSTALLED): pyproject.toml
 
 # Numba keeps compiled kernels beside their source and drops them when the source changes; this fills that cache again.
 $(WARM): $(INSTALLED) $(KERNELS)
-	@echo "compiling the matcher's kernels: about twenty seconds"
+	@echo "compiling the kernels: about half a minute"
 	@$(PY) -m tocsin.filters.warm
+	@$(PY) -m tocsin.spark.warm
 	@touch '$@'
 
-demo: setup  ## watch a stream of events meet a few thousand filters
+demo: setup  ## watch a stream of events meet a few thousand filters, in one process and on Spark
 	@$(PY) -m tocsin.demo $(ARGS)
 
 test: setup  ## run the tests, without the slow ones; ARGS="-k name" picks some
-	@$(PY) -m pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
+	@$(PY) -m pytest $(WORKERS) -m "not slow" $(ARGS)
 
 test-all: setup  ## run every test
-	@$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
 crash: setup  ## kill thousands of processes and look at what survives; ARGS="--crash-runs 20000" for more
-	@$(PY) -m pytest -n 2 --dist worksteal tests/crash --crash-runs 5000 $(ARGS)
+	@$(PY) -m pytest $(WORKERS) tests/crash --crash-runs 5000 $(ARGS)
 
 bench: setup  ## measure; run nothing else meanwhile. BENCHES="journal delivery" picks some, ARGS=--quick tries them
 	@for name in $(BENCHES); do $(PY) -m benchmarks.bench_$$name $(ARGS) || exit 1; done

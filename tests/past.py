@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -47,9 +47,9 @@ class PastBlock:
         self.statistics: Statistics | None = statistics.collect(self.batch()) if told else None
         self.reads = 0
 
-    def batch(self) -> pa.RecordBatch:
+    def batch(self, columns: Collection[str] | None = None) -> pa.RecordBatch:
         self.reads = getattr(self, "reads", 0) + 1
-        return segments.decode(self.data)
+        return segments.decode(self.data, columns)
 
     def events(self) -> list[Event]:
         return rows.from_arrow(self.batch())
@@ -58,8 +58,8 @@ class PastBlock:
 class LostBlock(PastBlock):
     """What `journal repair` leaves of a damaged block: offsets without events."""
 
-    def batch(self) -> pa.RecordBatch:
-        return segments.decode(self.data).slice(0, 0)
+    def batch(self, columns: Collection[str] | None = None) -> pa.RecordBatch:
+        return segments.decode(self.data, columns).slice(0, 0)
 
 
 class PastJournal:

@@ -43,13 +43,14 @@ SIDEWAYS = {
     "cli": {"spark", "client"},
     "sync": {"client"},
     "testing": {"client"},
+    "demo": {"client", "spark"},
 }
 """Imports allowed inside one layer. They must not form a circle."""
 
 ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.cli"}
 """Library → the one package that may import it, wherever in the file."""
 
-KERNELS = {f"tocsin.filters.index.{name}" for name in ("kernels", "native", "columns")}
+KERNELS = {f"tocsin.filters.index.{name}" for name in ("kernels", "native", "columns")} | {"tocsin.journal.transcode"}
 """Modules that may import numba when loaded; all others must do without, or ask a kernel module."""
 
 PURE = ("tocsin.filters", "tocsin.composite")
@@ -183,12 +184,19 @@ def purity_faults(module: Module) -> list[str]:
 
 
 def beyond_reexport(module: Module) -> list[str]:
-    """Statements of an `__init__` that are neither docstring, import, `__all__` nor `__version__`."""
+    """Statements of an `__init__` that are neither docstring, import, tried import, `__all__` nor `__version__`."""
     faults = []
     for index, node in enumerate(module.tree.body):
         docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         names = [ast.unparse(target) for target in node.targets] if isinstance(node, ast.Assign) else []
-        if not (docstring or isinstance(node, ast.Import | ast.ImportFrom) or names in (["__all__"], ["__version__"])):
+        # An import that may fail, to say which extra is missing.
+        tried = isinstance(node, ast.Try) and all(isinstance(each, ast.Import | ast.ImportFrom) for each in node.body)
+        if not (
+            docstring
+            or tried
+            or isinstance(node, ast.Import | ast.ImportFrom)
+            or names in (["__all__"], ["__version__"])
+        ):
             faults.append(f"line {node.lineno}: {ast.unparse(node)[:60]}")
     return faults
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,23 +18,28 @@ from tocsin.filters.index import engine
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=110)
+def run(*arguments: str, timeout: float = 110) -> str:
+    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=timeout)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
 
 
-def test_the_demo_shows_who_hears_what_and_why() -> None:
-    shown = run("tocsin.demo", "--headless", "--seconds", "0", "--filters", "300")
-    assert "adding 300 filters" in shown
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_the_demo_shows_who_hears_what_and_why_and_that_spark_agrees() -> None:
+    shown = run("tocsin.demo", "--headless", "--seconds", "1", "--filters", "300", timeout=280)
+    assert "compiling 300 filters, starting Spark" in shown
     assert "→" in shown, "an event that somebody heard of"
     assert "✓" in shown, "the reason why"
-    assert "300 filters, 2,000 events" in " ".join(shown.split())
+    assert re.search(r"300 filters, [\d,]+ events, [1-9][\d,]* notices", " ".join(shown.split()))
+    assert "Both sides agree." in shown
 
 
 def test_kernels_are_compiled_ahead() -> None:
     assert run("tocsin.filters.warm").startswith("matching kernels ready")
+    assert run("tocsin.spark.warm").startswith("Spark's kernels ready")
 
 
 @pytest.mark.timeout(300)

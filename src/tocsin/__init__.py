@@ -4,6 +4,7 @@ from tocsin import sync, testing
 from tocsin.client import Bus, connect
 from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.errors import (
+    BadFiltersError,
     BoundError,
     CancelError,
     ConsumerError,
@@ -11,17 +12,22 @@ from tocsin.errors import (
     EventError,
     FilterError,
     FilterLimitError,
+    FilterSetError,
     FilterTypeError,
     JournalDamagedError,
     JournalError,
     JournalFullError,
     JournalLockedError,
+    LakeError,
     MatcherError,
+    OptionError,
     OverloadError,
     SchemaError,
+    SessionError,
     TocsinError,
     TrimmedError,
     UnknownEventError,
+    WriterError,
 )
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
@@ -32,6 +38,7 @@ from tocsin.model import Event
 __version__ = "0.1.0"
 
 __all__ = [
+    "BadFiltersError",
     "BoundError",
     "Bus",
     "CancelError",
@@ -43,20 +50,25 @@ __all__ = [
     "Filter",
     "FilterError",
     "FilterLimitError",
+    "FilterSetError",
     "FilterTypeError",
     "JournalDamagedError",
     "JournalError",
     "JournalFullError",
     "JournalLockedError",
+    "LakeError",
     "Matcher",
     "MatcherError",
+    "OptionError",
     "OverloadError",
     "Schema",
     "SchemaError",
+    "SessionError",
     "Subscription",
     "TocsinError",
     "TrimmedError",
     "UnknownEventError",
+    "WriterError",
     "__version__",
     "connect",
     "last",

@@ -7,6 +7,8 @@ publishes, cancels and gets receipts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import secrets
 from collections.abc import Iterable
 from datetime import timedelta
@@ -192,16 +194,22 @@ class Bus:
         return await alerts_module.audit(self._live, id, source)
 
     async def trim(
-        self, *, older_than: timedelta | None = None, larger_than: int | None = None, hard: bool = False
+        self,
+        *,
+        older_than: timedelta | None = None,
+        larger_than: int | None = None,
+        archived: bool = False,
+        hard: bool = False,
     ) -> int:
         """Drop old events from the journal; returns the lowest offset that is kept.
 
         Args:
             older_than: what arrived longer ago may go.
             larger_than: the oldest go until the journal has about so many bytes.
+            archived: what the lake has may go; with another limit, what both allow.
             hard: also what consumers have not settled and live alerts; who loses something gets a `tocsin.gap` notice.
         """
-        return await retention.trim(self._live, older_than, larger_than, hard=hard)
+        return await retention.trim(self._live, older_than, larger_than, archived=archived, hard=hard)
 
     def receipts(self) -> Receipts:
         """Receipts for what this name has published."""
@@ -220,6 +228,7 @@ class connect:
         url: `memory:`, or `file:` and a path.
         name: who you are: publisher, and who may cancel. A random one if left out.
         clock: time to go by; the machine's if left out.
+        lake: where the journal's archive is; if left out, where it was archived to, if it was.
         hot_bytes: memory for the newest events.
         max_waiting: events on their way to the journal before publishers must wait.
         patience: seconds a publisher waits for room before it gets `OverloadError`.
@@ -227,6 +236,7 @@ class connect:
     Raises (when entered):
         JournalLockedError: another process has the journal open for writing.
         JournalError: the url or the file is not one of ours.
+        LakeError: the lake is another journal's.
     """
 
     def __init__(
@@ -235,19 +245,26 @@ class connect:
         *,
         name: str | None = None,
         clock: Clock | None = None,
+        lake: str | os.PathLike[str] | None = None,
         hot_bytes: int = HOT_BYTES,
         max_waiting: int = MAX_WAITING,
         patience: float = PATIENCE,
     ) -> None:
         """Say where; nothing is opened yet."""
-        self._url, self._name, self._clock = url, name, clock
+        self._url, self._name, self._clock, self._lake = url, name, clock, lake
         self._limits = (hot_bytes, max_waiting, patience)
         self._bus: Bus | None = None
 
     async def __aenter__(self) -> Bus:
         """Open it."""
         clock = self._clock if self._clock is not None else SystemClock()
-        journal = await asyncio.to_thread(open_journal, self._url, clock=clock)
+        opening = asyncio.ensure_future(asyncio.to_thread(open_journal, self._url, clock=clock, lake=self._lake))
+        try:
+            journal = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # a thread cannot be called back: what it opens must not stay locked
+            with contextlib.suppress(TocsinError):
+                await asyncio.to_thread((await opening).close)
+            raise
         self._bus = Bus(Node(journal, clock, *self._limits), self._name or "bus-" + secrets.token_hex(6))
         return self._bus
 

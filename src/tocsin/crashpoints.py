@@ -20,6 +20,9 @@ POINTS = (
     "after-merge",
     "before-trim",
     "after-trim",
+    "archive-staged",  # chunks are written, but not in their place
+    "archive-moved",  # they are in their place, but no manifest lists them
+    "archive-committed",  # the manifest is there, and files it does not list any more are too
 )
 
 _armed: dict[str, int] = {}

@@ -4,14 +4,20 @@
     ├── EventError              a bad event; `.field` names the field
     ├── FilterError             a bad filter; `.position` is the offset in its text
     │   ├── FilterLimitError    too long, too deep or growing too large; `.limit` names the limit
-    │   └── FilterTypeError     refused by a declared schema: unknown name, wrong type, can match nothing
+    │   ├── FilterTypeError     refused by a declared schema: unknown name, wrong type, can match nothing
+    │   └── BadFiltersError     some filters of many are bad; `.filters` lists them all
+    ├── FilterSetError          a filter set on disk is missing, damaged, or is asked for what it has not; `.path`
     ├── SchemaError             a bad schema declaration
     ├── MatcherError            misuse of a matcher: unknown key, damaged bytes
     ├── JournalError            the journal cannot do what was asked; `.path` names the file
     │   ├── JournalLockedError  another process writes to it; `.holder` says which
     │   ├── JournalDamagedError bytes that are not what was written; `.first` and `.last` are the offsets concerned
     │   ├── JournalFullError    no space left, or the file is read-only: nothing was stored
-    │   └── TrimmedError        the range asked for is no longer kept; `.first` is the lowest offset that is
+    │   ├── TrimmedError        the range asked for is no longer kept; `.first` is the lowest offset that is
+    │   ├── WriterError         a writer's batch does not follow what is stored: the name is another's, or it is late
+    │   └── LakeError           the archive cannot be used: another journal's, or somebody else writes to it
+    ├── OptionError             an option of the Spark source or sink is missing, unknown or wrong; `.field` names it
+    ├── SessionError            Spark cannot run here, or this session cannot serve
     ├── OverloadError           the node could not take it in time: nothing was stored, try again
     ├── BoundError              a bound on the past that means nothing
     ├── ConsumerError           no such consumer, or one that was made with other options
@@ -25,7 +31,12 @@ An error is the same object embedded and over the wire: `as_dict()` gives the wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 __all__ = [
+    "BadFilter",
+    "BadFiltersError",
     "BoundError",
     "CancelError",
     "ConsumerError",
@@ -33,17 +44,22 @@ __all__ = [
     "EventError",
     "FilterError",
     "FilterLimitError",
+    "FilterSetError",
     "FilterTypeError",
     "JournalDamagedError",
     "JournalError",
     "JournalFullError",
     "JournalLockedError",
+    "LakeError",
     "MatcherError",
+    "OptionError",
     "OverloadError",
     "SchemaError",
+    "SessionError",
     "TocsinError",
     "TrimmedError",
     "UnknownEventError",
+    "WriterError",
 ]
 
 
@@ -140,6 +156,49 @@ class FilterTypeError(FilterError):
     """A filter is in the language but a declared schema refuses it."""
 
 
+class BadFilter(NamedTuple):
+    """One filter of many that is not in the language."""
+
+    key: str | int | None
+    text: str | None
+    message: str
+    position: int | None
+
+    def __str__(self) -> str:
+        """Return key, what is wrong and where, and the beginning of the text."""
+        where = "" if self.position is None else f" at position {self.position}"
+        text = "" if self.text is None else f": {self.text if len(self.text) <= 80 else self.text[:77] + '...'}"
+        return f"{self.key!r}: {self.message}{where}{text}"
+
+
+class BadFiltersError(FilterError):
+    """Some filters of many are bad, so none was used; `filters` lists all of the bad ones."""
+
+    SHOWN = 10
+
+    def __init__(self, filters: Sequence[BadFilter], *, of: int, help: str | None = None) -> None:
+        """Build the error for these, of so many in all."""
+        are = "is" if len(filters) == 1 else "are"
+        super().__init__(f"{len(filters):,} of {of:,} filters {are} bad", help=help)
+        self.filters = tuple(filters)
+
+    def __str__(self) -> str:
+        """Return message and help, and the first ten below."""
+        lines = [super().__str__(), *(f"  {each}" for each in self.filters[: self.SHOWN])]
+        if len(self.filters) > self.SHOWN:
+            lines.append(f"  and {len(self.filters) - self.SHOWN:,} more")
+        return "\n".join(lines)
+
+
+class FilterSetError(TocsinError):
+    """A filter set on disk cannot do what was asked; what it holds is as it was. `path` names its directory."""
+
+    def __init__(self, message: str, *, path: str, help: str | None = None) -> None:
+        """Build the error for the set at `path`."""
+        super().__init__(message, help=help)
+        self.path = path
+
+
 class SchemaError(TocsinError):
     """A schema declaration is not acceptable; `position` is the line (1 = first) where known."""
 
@@ -188,6 +247,22 @@ class TrimmedError(JournalError):
         """Build the error, saying what is still there."""
         super().__init__(message, path=path, help=help)
         self.first = first
+
+
+class WriterError(JournalError):
+    """A writer's batch does not follow what is stored under its name: that is another's, or later ones are stored."""
+
+
+class LakeError(JournalError):
+    """The archive of a journal cannot be used: it is another journal's, or another archiver is at work on it."""
+
+
+class OptionError(TocsinError):
+    """An option of the Spark source or sink is missing, unknown or means nothing; `field` names it."""
+
+
+class SessionError(TocsinError):
+    """Spark cannot run on this machine as it is, or a session is not one that Tocsin can work with."""
 
 
 class OverloadError(TocsinError):

@@ -11,6 +11,7 @@ The node runs on a thread of its own; every call waits for its answer. A bus may
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
@@ -20,6 +21,7 @@ from tocsin import client
 from tocsin.clock import Clock
 from tocsin.delivery import handles
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
+from tocsin.errors import JournalError
 from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
 from tocsin.model import Event
@@ -35,22 +37,44 @@ class _Runner:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.stopped = False
+        self._stopping = threading.Lock()
         self._thread = threading.Thread(target=self.loop.run_forever, name="tocsin-node", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait for it; an interrupted wait cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        """Run on the loop and wait for it; an interrupted wait cancels the work.
+
+        Raises:
+            JournalError: the loop has stopped, or stops before the work is done.
+        """
+        with self._stopping:
+            if self.stopped:
+                work.close()
+                raise JournalError("the bus is closed", help="connect again")
+            future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise JournalError("the bus was closed meanwhile", help="connect again") from None
         except BaseException:
             future.cancel()
             raise
 
     def stop(self) -> None:
+        with self._stopping:
+            self.stopped = True
+        asyncio.run_coroutine_threadsafe(self._cancel_all(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+    async def _cancel_all(self) -> None:
+        """Nobody may wait for ever for what this loop will not do any more."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Delivery:
@@ -148,7 +172,8 @@ class Subscription:
 
     def close(self) -> None:
         """Stop receiving; a durable consumer keeps its place."""
-        self._runner.run(self._inner.close())
+        if not self._runner.stopped:
+            self._runner.run(self._inner.close())
 
     def __enter__(self) -> Subscription:
         """Use it in `with`: it is closed at the end."""
@@ -260,7 +285,8 @@ class Bus:
 
     def close(self) -> None:
         """Close the node: all places are saved."""
-        self._runner.run(self._inner.close())
+        if not self._runner.stopped:
+            self._runner.run(self._inner.close())
 
 
 class connect:
@@ -285,5 +311,7 @@ class connect:
     ) -> None:
         """Close it."""
         assert self._runner is not None
-        self._runner.run(self._outer.__aexit__(kind, error, trace))
-        self._runner.stop()
+        try:
+            self._runner.run(self._outer.__aexit__(kind, error, trace))
+        finally:  # whatever the disk says
+            self._runner.stop()

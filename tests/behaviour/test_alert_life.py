@@ -47,6 +47,16 @@ async def test_batch_acknowledges_each_alert(bus: Any) -> None:
     assert sorted(d.event.correlation_id for d in await take(bus, acks)) == ["1", "2", "3", "4", "5"]
 
 
+async def test_largest_event_can_be_acknowledged(bus: Any) -> None:
+    """The record carries its attributes and more: it must be stored, or no settling of this node would be again."""
+    sub = await bus.subscribe("TRUE", consumer="x" * 256)
+    await bus.publish(event("a", source="s" * 2048, ack="client", attributes={"text": "x" * 2**20}))
+    acks = await bus.subscribe(ACKS, consumer="acks", system=True)
+    assert await heard(bus, sub) == ["a"]
+    [ack] = await take(bus, acks)
+    assert len(ack.event.attributes["text"]) == 2**20
+
+
 @pytest.mark.parametrize("policy", ["none", "receipt"])
 async def test_other_policies_publish_no_ack(bus: Any, policy: str) -> None:
     acks = await bus.subscribe(ACKS, consumer="acks", system=True)

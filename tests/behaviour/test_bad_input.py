@@ -40,6 +40,7 @@ REFUSED: list[tuple[str, type[tocsin.TocsinError], str | None, Verb]] = [
     ("no ack_wait", tocsin.ConsumerError, "ack_wait", subscribing(ack_wait=0)),
     ("no attempts", tocsin.ConsumerError, "max_deliver", subscribing(max_deliver=0)),
     ("unfair", tocsin.ConsumerError, "fair", subscribing(fair=1.5)),
+    ("unprintable group", tocsin.ConsumerError, "group", subscribing(group="\ud800")),
     ("empty name", tocsin.ConsumerError, "consumer", lambda bus: bus.subscribe("TRUE", consumer="")),
     ("other options", tocsin.ConsumerError, "order", subscribing("ops", order="journal")),
     ("unknown consumer", tocsin.ConsumerError, "consumer", lambda bus: bus.forget("nobody")),

@@ -170,6 +170,19 @@ async def test_cancelled_event_is_not_published_again(bus: Any) -> None:
     assert ids(await take(bus, sub)) == []
 
 
+async def test_notice_of_what_an_older_subscription_brought(bus: Any) -> None:
+    """It lies before the beginning of the one there is now, which matches it all the same."""
+    sub = await bus.subscribe("TRUE", consumer="ops", order="journal")
+    await bus.publish_many([event("settled"), event("in hand"), event("waiting")])
+    [settled] = await take(bus, sub, 1)
+    await settled.ack()
+    sub = await bus.subscribe("TRUE", consumer="ops", replay=True)
+    assert ids(await take(bus, sub, 1)) == ["in hand"]
+    for id in ("settled", "in hand", "waiting"):
+        await bus.cancel(id)
+    assert notices(await take(bus, sub)) == [(CANCELLED, "settled"), (CANCELLED, "in hand")]
+
+
 async def test_cancelling_twice_tells_once(bus: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="ops")
     await bus.publish(event("a"))

@@ -209,6 +209,98 @@ async def test_failed_subscribe_leaves_nothing(file_url: str, clock: Any) -> Non
         assert [text for _, text in ops.subscriptions] == ["n < 3"]
 
 
+async def test_failed_subscribe_leaves_options_and_groups_as_they_were(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+        await bus.subscribe("n < 3", consumer="ops", max_deliver=1)
+    with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+        await bus.subscribe("TRUE", consumer="a", group="crew", order="journal")
+    await bus.subscribe("TRUE", consumer="a", group="crew", order="priority")
+    await bus.publish(event("a"))
+    for attempt in (1, 2):
+        [d] = await take(bus, sub)
+        assert d.attempt == attempt
+        await d.nak()
+
+
+async def test_failed_replay_leaves_the_old_subscription_with_all_that_waits(file_url: str, clock: Any) -> None:
+    async with life(file_url, clock, "crash") as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops", order="journal")
+        await bus.publish_many(numbered(3))
+        await (await take(bus, sub, 1))[0].ack()
+        await sub.close()
+        with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+            await bus.subscribe("TRUE", consumer="ops", replay=True, past=tocsin.retained())
+        again = await bus.subscribe("TRUE", consumer="ops")
+        assert again.id == sub.id
+        assert [d.event.id for d in await take(bus, again)] == ["2", "3"]
+    async with life(file_url, clock) as bus:
+        assert await heard(bus, await bus.subscribe("TRUE", consumer="ops")) == ["2", "3"]
+
+
+@pytest.mark.parametrize("verb", ["forget", "unsubscribe"])
+async def test_failed_leaving_can_be_repeated(file_url: str, clock: Any, verb: str) -> None:
+    async with life(file_url, clock, "crash") as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops")
+        await sub.close()
+        words = ["ops"] if verb == "forget" else ["ops", sub.id]
+        with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+            await getattr(bus, verb)(*words)
+        await getattr(bus, verb)(*words)
+    async with life(file_url, clock) as bus:
+        assert [each.subscriptions for each in await bus.consumers()] == ([] if verb == "forget" else [[]])
+
+
+async def test_failed_ack_of_what_was_unsubscribed_can_be_repeated(file_url: str, clock: Any) -> None:
+    async with life(file_url, clock, "crash") as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops")
+        await bus.publish(event("a"))
+        [d] = await take(bus, sub)
+        await bus.unsubscribe("ops", sub.id)
+        with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+            await d.ack()
+        await d.ack()
+    async with life(file_url, clock) as bus:
+        assert await heard(bus, await bus.subscribe("TRUE", consumer="ops", past=tocsin.retained())) == []
+
+
+async def test_handle_that_fails_to_close_is_closed(bus: Any) -> None:
+    """What comes then is not put aside for it."""
+    first = await bus.subscribe("TRUE", consumer="ops", max_deliver=1)
+    second = await bus.subscribe("n > 1", consumer="ops")
+    await bus.publish_many(numbered(1))
+    assert len(await take(bus, first)) == 1
+    with full_disk(bus), pytest.raises(tocsin.JournalFullError):
+        await first.close()
+    await bus.publish_many(numbered(1, first=2))
+    assert await heard(bus, second) == ["2"]
+
+
+async def test_dead_letters_of_one_moment_are_stored_together(file_url: str, clock: Any) -> None:
+    """With the place, as each of them must be: a crash between two commits would lose what has no letter yet."""
+    async with life(file_url, clock, "crash") as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops", ack_wait=5, max_deliver=1)
+        await bus.publish_many(numbered(3))
+        assert len(await take(bus, sub)) == 3
+        store = bus._node.journal._store
+        written, loop, one = store.write, asyncio.get_running_loop(), asyncio.Event()
+
+        def write(draft: Any) -> None:
+            if one.is_set():
+                raise sqlite3.OperationalError("the power is gone")
+            written(draft)
+            loop.call_soon_threadsafe(one.set)
+
+        store.write = write
+        clock.advance(6)
+        await soon(one.wait())
+    async with life(file_url, clock) as bus:
+        dead = await bus.subscribe(DEAD, consumer="undertaker", system=True, past=tocsin.retained())
+        letters = [d.event.correlation_id for d in await take(bus, dead)]
+        left = await heard(bus, await bus.subscribe("TRUE", consumer="ops"))
+        assert sorted([*letters, *left]) == ["1", "2", "3"]
+
+
 async def test_redelivery_goes_on_after_a_dead_letter_that_failed(bus: Any, clock: Any) -> None:
     """Nothing here asks the node to look at its clock: it must still do so by itself."""
     weak = await bus.subscribe("TRUE", consumer="a-weak", ack_wait=5, max_deliver=1)

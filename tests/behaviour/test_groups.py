@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 import tocsin
 from tests.helpers import ack_all, event, heard, ids, life, numbered, soon, take, testing
 
@@ -130,6 +132,24 @@ async def test_priority_holds_across_the_group(bus: Any) -> None:
     await bus.publish_many([event("hot-1", priority=9), event("hot-2", priority=9)])
     await ack_all(held)
     assert sorted(ids([d for member in members for d in await take(bus, member)])) == ["hot-1", "hot-2"]
+
+
+@pytest.mark.parametrize("end", ["close", "crash"])
+async def test_member_without_a_name_is_one_until_its_handle_closes(file_url: str, clock: Any, end: str) -> None:
+    async with life(file_url, clock, end) as bus:
+        subs = [await bus.subscribe("TRUE", group="crew") for _ in range(3)]
+        assert len(await bus.consumers()) == 3
+        await subs[0].close()
+        assert len(await bus.consumers()) == 2
+        await bus.publish(event("x"))
+    async with life(file_url, clock) as bus:
+        assert await bus.consumers() == []
+        assert await heard(bus, (await join(bus, "a"))[0]) == ["x"]
+
+
+async def test_consumer_may_be_called_anonymous(bus: Any) -> None:
+    await (await bus.subscribe("TRUE", consumer="anonymous-7")).close()
+    assert [each.name for each in await bus.consumers()] == ["anonymous-7"]
 
 
 async def test_settlement_of_the_group_survives_a_restart(file_url: str, clock: Any) -> None:

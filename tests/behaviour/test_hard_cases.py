@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tocsin
-from tests.helpers import ack_all, event, heard, life, numbered, take, testing
+from tests.helpers import ack_all, event, heard, life, numbered, soon, take, testing
 
 either = pytest.mark.parametrize("end", ["close", "crash"])
 CAPACITY = 4
@@ -177,6 +177,98 @@ async def test_given_back_out_of_order_comes_in_order_to_each_handle(bus: Any) -
     assert await heard(bus, high) == ["11"]
 
 
+@pytest.mark.parametrize("verb", ["ack", "nak", "term", "close"])
+async def test_room_in_the_window_is_told_to_every_subscription(bus: Any, verb: str) -> None:
+    """The window is the consumer's: what one handle lets go of lets another go on."""
+    low = await bus.subscribe("n < 10", consumer="ops", max_in_flight=1)
+    high = await bus.subscribe("n >= 10", consumer="ops")
+    await bus.publish_many([event("1", data={"n": 1}), event("11", data={"n": 11})])
+    [d] = await take(bus, low)
+    waiting = asyncio.ensure_future(high.next())
+    await testing.settled(bus)
+    assert not waiting.done()
+    await (low.close() if verb == "close" else getattr(d, verb)())
+    assert (await soon(waiting)).event.id == "11"
+
+
+async def test_what_is_given_back_with_a_delay_goes_over_too(bus: Any, clock: Any) -> None:
+    first = await bus.subscribe("TRUE", consumer="ops")
+    second = await bus.subscribe("n > 0", consumer="ops")
+    await bus.publish_many(numbered(1))
+    [d] = await take(bus, first)
+    await d.nak(delay=5)
+    await first.close()
+    clock.advance(6)
+    [again] = await take(bus, second)
+    assert (again.event.id, again.attempt) == ("1", 2)
+
+
+async def test_unsubscribe_gives_back_what_waited_for_a_closed_subscription(bus: Any) -> None:
+    await (await bus.subscribe("TRUE", consumer="ops")).close()
+    await bus.publish_many(numbered(1))
+    second = await bus.subscribe("n > 0", consumer="ops")  # gets what waits for the first
+    await bus.unsubscribe("ops", second.id)
+    assert await heard(bus, await bus.subscribe("TRUE", consumer="ops")) == ["1"]
+
+
+async def test_what_was_settled_elsewhere_does_not_rise_when_its_subscription_is_dropped(bus: Any) -> None:
+    first = await bus.subscribe("TRUE", consumer="ops")
+    await first.close()
+    await bus.publish_many(numbered(2))
+    assert await heard(bus, await bus.subscribe("n > 1", consumer="ops")) == ["2"]
+    await bus.unsubscribe("ops", first.id)
+    assert await heard(bus, await bus.subscribe("n > 0", consumer="ops", past=tocsin.retained())) == ["1"]
+
+
+async def test_what_unsubscribe_dropped_is_found_by_a_new_past_beyond_the_queues_too(
+    bus: Any, short_queues: None
+) -> None:
+    first = await bus.subscribe("n > 0", consumer="ops")
+    second = await bus.subscribe("n > -1", consumer="ops")
+    await bus.publish_many(numbered(5 * CAPACITY))
+    await bus.unsubscribe("ops", first.id)
+    got = await heard(bus, second)
+    assert got, "what the queue held goes to the other"
+    got += await heard(bus, await bus.subscribe("n > -2", consumer="ops", past=tocsin.retained()))
+    assert sorted(map(int, got)) == list(range(1, 5 * CAPACITY + 1))
+
+
+async def test_unsubscribe_takes_nothing_out_of_hands(bus: Any, clock: Any) -> None:
+    """Neither to bury it, though it was its last attempt, nor to give it to another subscription at once."""
+    dead = await bus.subscribe("type = 'tocsin.dead'", consumer="undertaker", system=True)
+    first = await bus.subscribe("TRUE", consumer="ops", max_deliver=1)
+    second = await bus.subscribe("n > 1", consumer="ops")
+    await bus.publish_many(numbered(2))
+    got = await take(bus, first)
+    await bus.unsubscribe("ops", first.id)
+    assert await take(bus, second) + await take(bus, dead) == []
+    await ack_all(got)
+    clock.advance(100)
+    assert await take(bus, second) + await take(bus, dead) == []
+
+
+async def test_replay_of_what_waits_brings_it_once(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await bus.publish_many(numbered(3))
+    assert len(await take(bus, sub, 1)) == 1
+    again = await bus.subscribe("TRUE", consumer="ops", replay=True, past=tocsin.retained())
+    got = []
+    while batch := await take(bus, again, 1):  # one after the other: what is settled must not wait a second time
+        await ack_all(batch)
+        got += batch
+    assert [d.event.id for d in got] == ["1", "2", "3"]
+
+
+async def test_replay_that_waits_is_pending(bus: Any) -> None:
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await bus.publish_many(numbered(1))
+    assert await heard(bus, sub) == ["1"]
+    again = await bus.subscribe("n > 0", consumer="ops", replay=True, past=tocsin.retained())
+    assert (await bus.status("1")).pending == ["ops"]
+    assert await heard(bus, again) == ["1"]
+    assert (await bus.status("1")).pending == []
+
+
 async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
     sub = await bus.subscribe("n < 5", consumer="ops")
     await bus.publish_many(numbered(2))
@@ -189,18 +281,19 @@ async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
 
 
 async def test_replay_of_what_was_given_back_can_be_given_back_too(bus: Any) -> None:
-    """Then two copies of one event wait: only one of them is handed out at a time."""
+    """There is one event, however many subscriptions could give it: whoever has it now has it alone."""
     sub = await bus.subscribe("n < 5", consumer="ops")
     await bus.publish_many(numbered(1))
     [one] = await take(bus, sub)
     await one.nak()
     again = await bus.subscribe("n < 6", consumer="ops", replay=True, past=tocsin.retained())
-    [copy] = await take(bus, again)
-    await copy.nak()
-    [held] = await take(bus, sub)
-    assert await take(bus, again) == []
-    await held.ack()
-    assert await heard(bus, again) == []
+    [second] = await take(bus, again)
+    assert await take(bus, sub) == []
+    await second.nak()
+    [third] = await take(bus, sub) + await take(bus, again)
+    assert (third.event.id, third.attempt) == ("1", 3)
+    await third.ack()
+    assert await heard(bus, again) + await heard(bus, sub) == []
     assert await in_flight(bus) == 0
 
 

@@ -180,6 +180,17 @@ async def test_dead_letters_do_not_rise(file_url: str, clock: Any, end: str) -> 
 
 
 @either
+async def test_restart_ends_no_attempt(file_url: str, clock: Any, end: str) -> None:
+    """What was in flight comes back as not delivered yet, also if it was the last attempt it had."""
+    async with life(file_url, clock, end) as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops", max_deliver=1)
+        await bus.publish(event("a"))
+        assert len(await take(bus, sub)) == 1
+    async with life(file_url, clock) as bus:
+        assert await heard(bus, await bus.subscribe("TRUE", consumer="ops")) == ["a"]
+
+
+@either
 async def test_replay_that_was_not_finished_goes_on(file_url: str, clock: Any, end: str) -> None:
     """`last(3)` was found and queued when subscribe returned: a restart does not lose it, nor the live ones."""
     async with life(file_url, clock, end) as bus:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from typing import Any
 
 import pytest
 
@@ -67,3 +69,49 @@ def test_file_is_free_again_after_the_block(file_url: str) -> None:
     with tocsin.sync.connect(file_url) as bus:
         sub = bus.subscribe("TRUE", consumer="ops", past=tocsin.retained(), order="journal")
         assert ids(iter(sub.poll, None)) == ["0", "1", "2"]
+
+
+def test_closed_bus_says_so_and_may_be_closed_again(url: str) -> None:
+    with tocsin.sync.connect(url) as bus:
+        sub = bus.subscribe("TRUE", consumer="ops")
+        bus.publish(event("a"))
+        d = sub.next(timeout=20)
+    for verb in (lambda: bus.publish(event("b")), lambda: bus.status("a"), sub.poll, sub.next, d.ack):
+        with pytest.raises(tocsin.JournalError, match="closed"):
+            verb()
+    sub.close()
+    bus.close()
+
+
+def test_waiting_threads_end_with_the_bus(url: str) -> None:
+    ends: list[str] = []
+    with tocsin.sync.connect(url) as bus:
+        sub, receipts, ready = bus.subscribe("TRUE", consumer="ops"), bus.receipts(), threading.Barrier(4)
+
+        def wait(for_what: Any) -> None:
+            ready.wait()
+            try:
+                for_what()
+            except tocsin.TocsinError as error:
+                ends.append(type(error).__name__)
+
+        threads = [threading.Thread(target=wait, args=(each,)) for each in (sub.next, receipts.next, lambda: [*sub])]
+        for thread in threads:
+            thread.start()
+        ready.wait()
+    for thread in threads:
+        thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+    assert "JournalError" in ends
+
+
+def test_thread_ends_also_if_closing_fails(file_url: str) -> None:
+    def write(_: Any) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with pytest.raises(tocsin.JournalFullError), tocsin.sync.connect(file_url) as bus:
+        bus.subscribe("TRUE", consumer="ops")
+        bus._inner._node.journal._store.write = write  # type: ignore[attr-defined]
+    assert "tocsin-node" not in [thread.name for thread in threading.enumerate()]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 
 import tocsin
-from tests.helpers import ack_all, event, head, heard, ids, life, notices, numbered, take, testing
+from tests.helpers import ack_all, event, head, heard, ids, life, notices, numbered, soon, take, testing
+from tocsin.delivery import refill
 
 MINUTE = timedelta(minutes=1)
 
@@ -123,6 +126,43 @@ async def test_a_sleeping_consumer_keeps_only_what_it_wants(bus: Any, clock: Any
     clock.advance(3600)
     assert await bus.trim(older_than=timedelta(0)) == 5
     assert await heard(bus, await bus.subscribe("n = 5", consumer="ops")) == ["5"]
+
+
+@pytest.mark.parametrize("happens", ["taken", "asked for"])
+async def test_nothing_is_trimmed_that_becomes_somebodys_meanwhile(
+    bus: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, happens: str
+) -> None:
+    """Trimming looks at one subscription after the other, and others go on while it looks."""
+    await (await bus.subscribe("n < 0", consumer="ops")).close()
+    sub = await bus.subscribe("TRUE", consumer="ops", ack_wait=10)
+    await publish_each(bus, 3)
+    if happens == "asked for":
+        await heard(bus, sub)
+    clock.advance(1)
+    look, looking, go_on = refill.look, threading.Event(), threading.Event()
+
+    def slowly(*words: Any) -> Any:
+        looking.set()
+        go_on.wait(20)
+        return look(*words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(refill, "look", slowly)
+        trimming = asyncio.ensure_future(bus.trim(older_than=timedelta(0)))
+        await soon(asyncio.to_thread(looking.wait))
+    if happens == "taken":
+        assert [d.event.id for d in (sub.poll(), sub.poll(), sub.poll())] == ["1", "2", "3"]
+        go_on.set()
+        await soon(trimming)
+        clock.advance(11)
+        assert await heard(bus, sub) == ["1", "2", "3"]
+    else:
+        asking = asyncio.ensure_future(bus.subscribe("TRUE", consumer="new", past=tocsin.retained()))
+        await asyncio.wait([asking], timeout=0.1)
+        early = asking.done()
+        go_on.set()
+        first = await soon(trimming)
+        assert len(await heard(bus, await soon(asking))) == (3 if early else 4 - first)
 
 
 @pytest.mark.parametrize("limits", [{}, {"older_than": 5}, {"older_than": timedelta(hours=-1)}, {"larger_than": -1}])

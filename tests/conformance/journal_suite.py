@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tocsin.clock import SECOND, ManualClock, as_datetime
-from tocsin.errors import EventError, JournalError, TrimmedError
+from tocsin.errors import EventError, JournalError, TrimmedError, WriterError
 from tocsin.journal import contract
 from tocsin.journal.contract import Committed, Journal, Note, Request
 from tocsin.journal.rows import SCHEMA, from_arrow
@@ -82,7 +82,7 @@ class JournalSuite:
     # Offsets and what comes back.
 
     def test_begins_empty(self, journal: Journal) -> None:
-        assert (journal.head, journal.first, journal.crashed) == (0, 1, False)
+        assert (journal.head, journal.first, journal.kept, journal.crashed) == (0, 1, 1, False)
         assert list(journal.blocks()) == list(journal.read()) == []
         assert journal.offset_at(T0) == 1
         assert journal.state() == {} and journal.notes(1) == [] and journal.publisher(1) == ""
@@ -114,6 +114,9 @@ class JournalSuite:
         assert batch.schema == SCHEMA
         assert from_arrow(batch) == expected
         assert from_arrow(next(journal.read())) == expected
+        some = block.batch(("type", "data", "no such column"))
+        assert some == batch.select(["offset", "type", "data"])
+        assert block.batch(()) == batch.select(["offset"])
 
     def test_the_callers_event_does_not_change(self, journal: Journal) -> None:
         mine = event(1)
@@ -224,7 +227,7 @@ class JournalSuite:
     def test_positions_grow(self, journal: Journal) -> None:
         submit(journal, event(1), writer="w", position=5)
         refused = submit(journal, event(2), writer="w", position=4)
-        assert isinstance(refused.error, JournalError) and "4" in str(refused.error) and "'w'" in str(refused.error)
+        assert isinstance(refused.error, WriterError) and "4" in str(refused.error) and "'w'" in str(refused.error)
         assert submit(journal, event(2), writer="other", position=4).offsets == [2]
 
     def test_a_writers_events_are_stored_once_too(self, journal: Journal) -> None:

@@ -63,8 +63,8 @@ class Episode:
         self.capacity = self.random.choice([1, 2, 3, 5, 8])
         for module in ("lane", "refill"):
             monkeypatch.setattr(f"tocsin.delivery.{module}.CAPACITY", self.capacity)
-        monkeypatch.setattr("tocsin.node.pipeline._RECENT", self.random.choice([1, 3, 2048]))
-        monkeypatch.setattr("tocsin.node.pipeline._BATCH", self.random.choice([1, 16]))
+        monkeypatch.setattr("tocsin.node.lanes._RECENT", self.random.choice([1, 3, 2048]))
+        monkeypatch.setattr("tocsin.node.lanes._BATCH", self.random.choice([1, 16]))
         self.hot_bytes = self.random.choice([0, 3000, 10**7])
         self.sent: dict[int, Sent] = {}
         self.first = 1

@@ -9,13 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import random
-import shutil
 import struct
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +26,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.patterns import compile_regex
 from tocsin.model import Event, Scalar
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.timeout(300),
-    # PySpark's own habits on shutdown and with pandas; nothing of ours.
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"),
-]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 CORPUS = Path(__file__).resolve().parents[1] / "conformance" / "corpus" / "filters.jsonl"
 SCHEMA = (
@@ -91,31 +82,19 @@ AIMED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    java = os.environ.get("JAVA_HOME") or shutil.which("java")
-    if not java:
-        pytest.skip("no Java on this machine: neither JAVA_HOME nor java on the PATH")
-    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed; `make setup` installs it")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = sql.SparkSession.builder.master("local[2]").appName("sql-meaning")
+@pytest.fixture(scope="module", name="spark")
+def session(spark: Any) -> Any:
+    """The session of all tests, with other settings."""
+    own = spark.newSession()
     for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "Asia/Kathmandu",  # nothing may depend on it
         "spark.sql.subexpressionElimination.enabled": "false",
         # Compiling hundreds of expressions takes minutes, interpreting them seconds. One test below compiles.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+        own.conf.set(name, value)
+    return own
 
 
 def draw(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:

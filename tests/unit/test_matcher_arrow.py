@@ -66,8 +66,17 @@ def same(left: list[list[Key]], right: list[list[Key]]) -> bool:
     return [sorted(keys, key=repr) for keys in left] == [sorted(keys, key=repr) for keys in right]
 
 
+def in_lists(matcher: Matcher, given: pa.RecordBatch | pa.Table) -> list[list[Key]]:
+    """The pairs of `match_pairs`, one list for each row."""
+    found: list[list[Key]] = [[] for _ in range(given.num_rows)]
+    numbers, keys = matcher.match_pairs(given)
+    for row, key in zip(numbers.tolist(), keys.to_pylist(), strict=True):
+        found[row].append(key)
+    return found
+
+
 def check(texts: list[str], given: pa.RecordBatch | pa.Table, *, columns: bool | None = None) -> int:
-    """Compare the four ways; returns how many matches there were.
+    """Compare the five ways; returns how many matches there were.
 
     `columns` says whether the rows must, or must not, be read column by column.
     """
@@ -77,6 +86,7 @@ def check(texts: list[str], given: pa.RecordBatch | pa.Table, *, columns: bool |
     matcher = Matcher(enumerate(texts))
     for _ in range(2):
         assert same(matcher.match_batch(given), linear)
+        assert same(in_lists(matcher, given), linear)
         matcher.optimize()
     assert same(matcher.match_batch(events), linear)
     assert same([matcher.match(event) for event in events], linear)
@@ -84,7 +94,7 @@ def check(texts: list[str], given: pa.RecordBatch | pa.Table, *, columns: bool |
         first = next(arrow.pieces(given, batch.CHUNK))
         view = matcher._live.view
         rows = batch.Rows.blank(first.num_rows, view)
-        assert arrow.encode(view, first, rows.codes, rows.keys) is columns
+        assert arrow.encode(view, arrow.Events(first), rows.codes, rows.keys) is columns
     # With a computed term in the matcher, rows are made into events: the answers to the others must not change.
     matcher.add("computed", "length(nosuch) > 3")
     assert same(matcher.match_batch(given), linear)

@@ -66,6 +66,17 @@ def test_every_shape_of_event_survives() -> None:
     assert plain == events
 
 
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_columns_that_are_not_wanted_are_left_out(count: int) -> None:
+    batch = batch_of(plant(count), first=17)
+    data = segments.encode(batch)
+    for wanted in ((), ("offset",), ("data", "type"), ("id", "source", "attributes"), tuple(rows.SCHEMA.names)):
+        some = segments.decode(data, wanted)
+        assert some.equals(batch.select([name for name in rows.SCHEMA.names if name in {"offset", *wanted}]))
+        assert all(field.equals(rows.SCHEMA.field(field.name)) for field in some.schema)
+        some.validate(full=True)
+
+
 def test_a_slice_of_a_batch_can_be_written() -> None:
     batch = batch_of(plant(100))
     part = batch.slice(40, 20)
@@ -122,8 +133,9 @@ def test_other_bytes_with_a_right_checksum_are_refused_too() -> None:
     with pa.ipc.new_stream(sink, pa.schema([("a", pa.int8())])) as writer:
         writer.write_batch(pa.record_batch([pa.array([1], pa.int8())], names=["a"]))
     for body in (b"", b"nonsense", sink.getvalue().to_pybytes()):
-        with pytest.raises(JournalDamagedError):
-            segments.decode(sealed(body))
+        for columns in (None, ("type",)):
+            with pytest.raises(JournalDamagedError):
+                segments.decode(sealed(body), columns)
 
 
 def test_a_batch_with_other_columns_is_a_mistake_of_the_caller() -> None:

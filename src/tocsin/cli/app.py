@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from tocsin import __version__
 from tocsin.cli import journal
+from tocsin.cli.doctor import doctor
 from tocsin.cli.output import AsJson, examples, show, show_error
 from tocsin.errors import TocsinError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.add_typer(journal.app, name="journal")
+app.command(epilog=examples("tocsin doctor", "tocsin doctor --no-spark --json"))(doctor)
 
 
 @app.callback(

@@ -41,25 +41,22 @@ _consumer, _place = msgspec.msgpack.Decoder(_Consumer).decode, msgspec.msgpack.D
 def dump_consumer(mailbox: Mailbox) -> bytes:
     """Who the consumer is: options and subscriptions."""
     lanes = [lane.record for lane in mailbox.lanes.values()]
-    return _encode(_Consumer(1, mailbox.options, lanes, sorted(mailbox.members)))
+    return _encode(_Consumer(1, mailbox.options, lanes, sorted(mailbox.members - mailbox.guests)))
 
 
 def dump_place(mailbox: Mailbox, head: int) -> bytes:
     """Where it stands, given that the node has looked at everything up to `head`."""
-    frontiers = {
-        lane.id: {level: lane.frontier(level, head) for level in lane.levels} for lane in mailbox.lanes.values()
-    }
+    frontiers = {lane.id: lane.frontiers(head) for lane in mailbox.lanes.values()}
     ceded = {}
     for lane in mailbox.lanes.values():
         if lane.ceded:
             lane.ceded = {offset for offset in lane.ceded if offset > min(frontiers[lane.id].values())}
             ceded[lane.id] = sorted(lane.ceded)
-    items = [*mailbox.flying.values(), *mailbox.resting.values(), *(item for heap in mailbox.again for _, item in heap)]
     return _encode(
         _Place(
             1,
             frontiers,
-            [(item.offset, item.level, item.lane) for item in items],
+            [(item.offset, item.level, item.lane) for item in mailbox.items()],
             mailbox.notices,
             ceded,
             mailbox.epochs,
@@ -77,7 +74,7 @@ def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
         lane = Lane(record, who.options.order == "priority", where.frontiers.get(record.id))
         lane.ceded = set(where.ceded.get(record.id, ()))
         mailbox.lanes[record.id] = lane
-    for offset, level, lane_id in sorted(where.unsettled):
+    for offset, level, lane_id in where.unsettled:
         if lane_id in mailbox.lanes:
-            mailbox.again[level].append((offset, Item(offset, level, lane_id)))
+            mailbox.come_again(Item(offset, level, lane_id))
     return mailbox

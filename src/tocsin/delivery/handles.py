@@ -50,6 +50,9 @@ class Post(Protocol):
     async def close_handle(self, handle: Subscription) -> None:
         """Stop handing out."""
 
+    def step_back(self, handle: Subscription) -> None:
+        """A handle does not wait any more: what it would have got may be another's."""
+
 
 class Delivery:
     """An event in your hands, until you settle it."""
@@ -157,6 +160,9 @@ class Subscription:
                 self.waits += 1
                 try:
                     await self._wake.wait()
+                except BaseException:
+                    self.post.step_back(self)
+                    raise
                 finally:
                     self.waits -= 1
 

@@ -41,6 +41,7 @@ class Keeper:
         """
         self._store, self._head, self._mailboxes, self._tell = store, head, mailboxes, tell
         self._dirty: dict[str, Mailbox] = {}
+        self._changed: dict[str, Mailbox] = {}
         self._events: list[Event] = []
         self._notes: list[Note] = []
         self._state: dict[str, bytes | None] = {}
@@ -56,10 +57,17 @@ class Keeper:
         notes: Sequence[Note] = (),
         state: Mapping[str, bytes | None] = EMPTY,
         receipts: Sequence[tuple[str, Kept]] = (),
+        *,
+        whole: bool = False,
     ) -> asyncio.Future[None]:
-        """Have a mailbox's place saved, with all the rest in the same commit; done when all of it is stored."""
+        """Have a mailbox's place saved, with all the rest in the same commit; done when all of it is stored.
+
+        `whole`: and who it is. What cannot be stored now is not given up, but goes with the next write.
+        """
         if mailbox is not None and mailbox.options.durable:
             self._dirty[mailbox.name] = mailbox
+            if whole:
+                self._changed[mailbox.name] = mailbox
         self._events += events
         self._notes += notes
         self._state |= state
@@ -76,7 +84,7 @@ class Keeper:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._dirty or self._events or self._notes or self._state)
+        return bool(self._dirty or self._changed or self._events or self._notes or self._state)
 
     def later(self, mailbox: Mailbox | None, state: Mapping[str, bytes | None] = EMPTY) -> None:
         """Have it saved with the next write, whenever that is."""
@@ -93,6 +101,7 @@ class Keeper:
     async def forget(self, name: str) -> None:
         """Remove what is stored of a consumer."""
         self._dirty.pop(name, None)
+        self._changed.pop(name, None)
         await self._store(state={CONSUMER + name: None, PLACE + name: None})
 
     async def flush(self) -> None:
@@ -109,6 +118,7 @@ class Keeper:
         try:
             while self._has_work:
                 dirty, events, notes, waiting = self._dirty, self._events, self._notes, self._waiting
+                changed, self._changed = self._changed, {}
                 more, self._state = self._state, {}
                 receipts, self._receipts = self._receipts, []
                 self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
@@ -118,18 +128,25 @@ class Keeper:
                     for name, mailbox in dirty.items()
                     if self._mailboxes.get(name) is mailbox
                 }
+                state |= {
+                    CONSUMER + name: dump_consumer(mailbox)
+                    for name, mailbox in changed.items()
+                    if self._mailboxes.get(name) is mailbox
+                }
                 crashpoints.reach("before-save")
                 try:
                     await self._store(events=events, state=state, notes=notes)
                 except Exception as error:
                     # Nothing is given up: all of it goes with the next write.
                     self._dirty, self._state = dirty | self._dirty, more | self._state
+                    self._changed = changed | self._changed
                     self._events, self._notes = events + self._events, notes + self._notes
                     self._receipts = receipts + self._receipts
                     self._failure = error
                     for done in waiting:
                         if not done.done():
                             done.set_exception(error)
+                            done.exception()  # not everybody waits for it, and that is no mistake
                     return
                 self._tell(receipts)  # a publisher hears of it when it is stored, not before
                 for done in waiting:

@@ -9,7 +9,7 @@ than `CAPACITY` offsets a level, however far its consumer is behind.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import msgspec
@@ -26,6 +26,7 @@ MOST_CEDED = 65_536
 """Offsets a closed lane may cede to others while it stands still itself."""
 CAPACITY = 4096
 """Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog."""
+_FEW_LEFT = 256  # what is dropped is listed if it is so few, else only where it begins
 
 
 class LaneRecord(msgspec.Struct, array_like=True):
@@ -39,7 +40,9 @@ class LaneRecord(msgspec.Struct, array_like=True):
     replay: bool = False
     ended: bool = False
     left: list[int] = []
-    """What was not settled when it ended."""
+    """What was not settled when it ended, as far as it is not above where it stood."""
+    end: int = 0
+    """The newest offset when it ended; 0: it has not, or the file is too old to tell."""
 
 
 class Lane:
@@ -59,6 +62,7 @@ class Lane:
         """Offsets above the frontier that another lane of the consumer has taken over."""
         self.is_live = False
         """Does every new match go straight into a queue?"""
+        self._stood: dict[int, int] | None = None  # where it stood when it ended: written with every place
 
     @cached_property
     def filter(self) -> Filter:
@@ -97,11 +101,9 @@ class Lane:
         scanned = self.scanned[level]
         if scanned is None or offset <= scanned or offset in self.ceded:
             return
-        if len(self.queues[level]) < CAPACITY:
+        if len(self.queues[level]) < CAPACITY:  # else the next scan goes on from where this level stands
             self.queues[level].append(offset)
             self.scanned[level] = offset
-        else:
-            self.scanned[level] = scanned  # from here the next scan goes on
 
     def looked_through(self, last: int, head: int, levels: Iterable[int]) -> None:
         """Note that a scan for some levels has seen all up to `last`: those with room go on from there, or are live."""
@@ -146,6 +148,15 @@ class Lane:
         scanned = self.scanned[level]
         return head if scanned is None else scanned
 
+    def frontiers(self, head: int) -> dict[int, int]:
+        """The frontier of each level."""
+        if self._stood is not None:
+            return self._stood
+        found = {level: self.frontier(level, head) for level in self.levels}
+        if self.record.ended:
+            self._stood = found
+        return found
+
     def skip(self, before: int) -> list[int]:
         """Give up everything below an offset; returns offsets that may have been lost by it."""
         lost: list[int] = []
@@ -159,19 +170,47 @@ class Lane:
                 self.scanned[level] = before - 1
         return lost
 
-    def end(self, head: int, unsettled: list[int]) -> None:
-        """The subscription is dropped: keep what it has passed, and what of that was not settled."""
-        self.fall_asleep(head)
-        for level in self.levels:
-            self.scanned[level] = self.frontier(level, head)
-            self.queues[level].clear()
-        self.record.ended, self.record.left = True, unsettled
+    # -- the end
 
-    def speaks_for(self, event: Event, level: int) -> bool:
-        """Is the event this lane's to deliver (or, if it has ended, was it settled by it)?"""
-        if not self.accepts(event):
-            return False
+    def end(self, head: int) -> Callable[[], None]:
+        """The subscription is dropped: remember what it has passed, and what of that was not handed out.
+
+        Returns what undoes it.
+        """
+        self.fall_asleep(head)
+        scanned, queues = list(self.scanned), [deque(queue) for queue in self.queues]
+        self.record.ended, self.record.end = True, head
+        for level in self.levels:
+            if len(self.queues[level]) <= _FEW_LEFT:
+                self.record.left += self.queues[level]
+            else:
+                self.scanned[level] = self.queues[level][0] - 1
+            self.queues[level].clear()
+
+        def undo() -> None:
+            self.scanned, self.queues, self._stood = scanned, queues, None
+            self.record.ended, self.record.end, self.record.left = False, 0, []
+
+        return undo
+
+    def is_ragged(self) -> bool:
+        """Has it ended before it had looked at everything, or handed it out?"""
+        return self.record.ended and any((self.scanned[level] or 0) < self.record.end for level in self.levels)
+
+    def was_there(self, offset: int) -> bool:
+        """Was there this subscription when an offset was given out?"""
+        return offset > self.record.seam and self.reaches(offset)
+
+    def reaches(self, offset: int) -> bool:
+        """Had the subscription not ended when an offset was given out?"""
         if not self.record.ended:
             return True
-        scanned, offset = self.scanned[level], event.offset
-        return scanned is not None and offset is not None and offset <= scanned and offset not in self.record.left
+        return offset <= (self.record.end or max(self.scanned[level] or 0 for level in self.levels))
+
+    def has_dropped(self, offset: int, level: int) -> bool:
+        """Has the lane ended without this offset, which was its own, being settled?"""
+        if not self.record.ended:
+            return False
+        scanned = self.scanned[level]
+        has_passed = offset in self.ceded or (scanned is not None and offset <= scanned)
+        return not has_passed or offset in self.record.left

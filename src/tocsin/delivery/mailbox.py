@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from tocsin.clock import SECOND
-from tocsin.delivery.lane import ANY_LEVEL, LEVELS, MOST_CEDED, Lane
+from tocsin.delivery.lane import ANY_LEVEL, MOST_CEDED, Lane
+from tocsin.errors import TocsinError
 from tocsin.model import Event
 
 __all__ = ["Epoch", "Fetch", "Item", "Mailbox", "Notice", "Options", "Verdict"]
@@ -57,10 +59,6 @@ class Item:
         self.member = self.holder = ""
         self.deadline = 0
 
-    def __lt__(self, other: Item) -> bool:
-        """Heaps hold pairs of offset and item; of equal offsets any may come first."""
-        return self.attempt < other.attempt
-
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     """A word from the node to a consumer: what kind, about which event, and more for people."""
@@ -88,18 +86,21 @@ class Mailbox:
         self.flying: dict[int, Item] = {}
         self.resting: dict[int, Item] = {}
         """Given back, to come again at their deadline."""
-        self.again: list[list[tuple[int, Item]]] = [[] for _ in range(LEVELS)]
-        """By level, a heap by offset: to be handed out again now."""
+        self.again: dict[int, Item] = {}
+        """By offset: to be handed out (again) now. An event is in one of these three at most."""
         self.counters = dict.fromkeys(("delivered", "redelivered", "settled", "dead", "withdrawn"), 0)
         self.in_flight_of: dict[str, int] = {}
         self.members: set[str] = set()
         """Consumers of a group that are known."""
+        self.guests: set[str] = set()
+        """Those of them that gave no name: they are not written down."""
         self.notices: list[Notice] = []
         """Words from the node that wait for a handle."""
         self.settled_by: dict[int, str] = {}
         """In a group: who has settled what, of late."""
         self.epochs: list[Epoch] = []
         """Which lanes were open from which offset on: an event belongs to the first of them that accepts it."""
+        self._turns: dict[tuple[str, int], list[int]] = {}  # by lane and level, a heap of `again`; some have gone since
         self._alarms: list[tuple[int, int, int]] = []  # heap: deadline, offset, attempt
         self._since_fair = 0.0
 
@@ -120,7 +121,7 @@ class Mailbox:
             (
                 lane.frontier(level, head)
                 for lane in self.lanes.values()
-                if not lane.record.ended
+                if not lane.record.ended or lane.is_ragged()
                 for level in lane.levels
             ),
             default=0,
@@ -128,52 +129,100 @@ class Mailbox:
         while len(self.epochs) > 1 and self.epochs[1].first <= lowest:
             self.epochs.pop(0)
 
-    def owner_of(self, event: Event) -> Lane | None:
-        """The one lane that delivers an event: the first that was open for it, else the first that accepts it."""
+    def lanes_about(self, first: int, last: int) -> list[Lane]:
+        """Those that may have to do with these offsets: of a thousand that have ended, few."""
+        return [lane for lane in self.lanes.values() if lane.record.start <= last and lane.reaches(first)]
+
+    def owner_of(self, event: Event, among: Sequence[Lane] | None = None) -> Lane | None:
+        """The one lane that delivers an event, or has: of those there when it came, the first open one that accepts it.
+
+        If there was none, or it has ended before the event was settled: the first made after that. None: nobody's.
+        `among`: what `lanes_about` says of a range that holds the event.
+        """
         level, offset = self.level_of(event), event.offset or 0
+        lanes = self.lanes_about(offset, offset) if among is None else among
         place = bisect_right(self.epochs, offset, key=lambda epoch: epoch.first)
         opened = self.epochs[place - 1].lanes if place else []
-        for name in (*opened, *self.lanes):
-            lane = self.lanes.get(name)
-            if lane is not None and lane.speaks_for(event, level):
-                return lane
+        since = offset
+        for lane in (*(self.lanes[name] for name in opened if name in self.lanes), *lanes):
+            if lane.was_there(offset) and lane.accepts(event):
+                if not lane.has_dropped(offset, level):
+                    return lane
+                since = max(offset, lane.record.end)
+                break
+        for lane in lanes:
+            if lane.record.seam >= since and lane.accepts(event):
+                if not lane.has_dropped(offset, level):
+                    return lane
+                since = lane.record.end
         return None
 
     def comes_first(self, lane: str, other: str) -> bool:
         """Which of two lanes was made first?"""
         return next(each for each in self.lanes if each in (lane, other)) == lane
 
-    def is_for(self, lane: Lane, event: Event) -> bool:
-        """Does this lane, which matches the event, have to deliver it?"""
+    def is_for(self, lane: Lane, event: Event, among: Sequence[Lane] | None = None) -> bool:
+        """Does this lane, which matches the event, have to deliver it? See `owner_of` for `among`."""
         if len(self.lanes) == 1 or (lane.record.replay and (event.offset or 0) <= lane.record.seam):
             return True
-        return self.owner_of(event) is lane and not self._has_in_hand(event.offset or 0, self.level_of(event))
+        return self.owner_of(event, among) is lane and not self._has_in_hand(event.offset or 0)
 
-    def _has_in_hand(self, offset: int, level: int) -> bool:
-        return offset in self.flying or offset in self.resting or any(offset == pair[0] for pair in self.again[level])
+    def _has_in_hand(self, offset: int) -> bool:
+        return offset in self.flying or offset in self.resting or offset in self.again
 
-    def hand_over(self, lane: Lane, open_lanes: list[Lane], fetch: Fetch) -> set[str]:
-        """A lane is closed: what waits in it goes to open lanes that match. Returns the lanes that got something.
+    def items(self) -> Iterator[Item]:
+        """Everything that has left the queues and is not settled."""
+        yield from self.flying.values()
+        yield from self.resting.values()
+        yield from self.again.values()
 
-        The lane remembers what it has ceded, since it may stand before events that wait for itself alone.
+    def come_again(self, item: Item) -> None:
+        """Let an item that is in no hands be handed out in its turn."""
+        self.again[item.offset] = item
+        place = item.lane, item.level
+        turns = self._turns.setdefault(place, [])
+        heapq.heappush(turns, item.offset)
+        if len(turns) > 2 * len(self.again) + 64:  # most of them have gone
+            turns[:] = sorted(each.offset for each in self.again.values() if (each.lane, each.level) == place)
+
+    def hand_over(self, lane: Lane, heirs: list[Lane], fetch: Fetch, since: int = 0) -> set[str]:
+        """A lane is closed: what waits in it goes to others that match, of its queues what came after `since`.
+
+        The lane remembers what it has ceded, since it may stand before events that wait for itself alone. Returns the
+        lanes that got something.
         """
         woken: set[str] = set()
+        if not heirs:
+            return woken
 
         def heir_of(offset: int) -> Lane | None:
-            event = fetch(offset)
-            return next((each for each in open_lanes if event is not None and each.matches(event)), None)
+            try:
+                event = fetch(offset)
+            except TocsinError:  # it cannot be read just now: it stays where it is
+                return None
+            heir = next((each for each in heirs if event is not None and each.matches(event)), None)
+            if heir is not None and not heir.is_live:
+                heir.ceded.add(offset)  # it has it now, and must not find it in the journal too
+            return heir
 
+        for item in [item for item in self.items() if item.lane == lane.id]:
+            if (heir := heir_of(item.offset)) is not None:
+                item.lane = heir.id
+                woken.add(heir.id)
+                if item.offset in self.again:
+                    self.come_again(item)
         for level in lane.levels:
-            for offset, item in self.again[level]:
-                if item.lane == lane.id and (heir := heir_of(offset)) is not None:
-                    item.lane = heir.id
+            kept: deque[int] = deque()
+            for offset in lane.queues[level]:
+                heir = heir_of(offset) if offset > since and len(lane.ceded) < MOST_CEDED else None
+                if heir is None:
+                    kept.append(offset)
+                    continue
+                lane.ceded.add(offset)
+                if not self._has_in_hand(offset):
+                    self.come_again(Item(offset, level, heir.id))
                     woken.add(heir.id)
-            for offset in list(lane.queues[level]):
-                if len(lane.ceded) < MOST_CEDED and (heir := heir_of(offset)) is not None:
-                    lane.queues[level].remove(offset)
-                    lane.ceded.add(offset)
-                    heapq.heappush(self.again[level], (offset, Item(offset, level, heir.id)))
-                    woken.add(heir.id)
+            lane.queues[level] = kept
         return woken
 
     # -- going out
@@ -187,16 +236,13 @@ class Mailbox:
             return None
         upside_down = self._is_turn_of_lowest()
         for level in reversed(lane.levels) if upside_down else lane.levels:
-            while lane.queues[level] or self.again[level]:
-                item = self._next(lane, level)
-                if item is None:
-                    break
+            while (item := self._next(lane, level)) is not None:
                 if item.offset in self.flying or item.offset in self.resting:  # in hand by another way (a replay)
                     continue
                 try:
                     event = fetch(item.offset)
                 except BaseException:  # it cannot be read just now: it must not be lost for that
-                    heapq.heappush(self.again[level], (item.offset, item))
+                    self.come_again(item)
                     raise
                 if event is None or refuse(event, now) is not None:
                     self.counters["withdrawn"] += 1
@@ -217,19 +263,17 @@ class Mailbox:
 
     def _next(self, lane: Lane, level: int) -> Item | None:
         """Remove and return what comes first at a level: the lowest offset, given back or new."""
-        again, queue = self.again[level], lane.queues[level]
-        if again:
-            mine: tuple[int, Item] | None = again[0]
-            if again[0][1].lane != lane.id:  # another subscription's: look for the lowest of ours
-                mine = min((pair for pair in again if pair[1].lane == lane.id), key=lambda pair: pair[0], default=None)
-            if mine is not None and (not queue or mine[0] < queue[0]):
-                if mine is again[0]:
-                    heapq.heappop(again)
-                else:
-                    again.remove(mine)
-                    heapq.heapify(again)
-                return mine[1]
-        return Item(queue.popleft(), level, lane.id) if queue else None
+        queue, turns = lane.queues[level], self._turns.get((lane.id, level), [])
+        while turns and ((item := self.again.get(turns[0])) is None or item.lane != lane.id):
+            heapq.heappop(turns)
+        if turns and not (queue and queue[0] <= turns[0]):
+            return self.again.pop(heapq.heappop(turns))
+        if not queue:
+            return None
+        offset = queue.popleft()
+        item = self.again.pop(offset, None) or Item(offset, level, lane.id)  # a replay may meet what comes again
+        item.lane = lane.id
+        return item
 
     def _hand_out(self, item: Item, event: Event, member: str, holder: str, now: int) -> None:
         item.attempt += 1
@@ -269,21 +313,19 @@ class Mailbox:
             self.counters["dead"] += 1
             return item
         if due is None:
-            heapq.heappush(self.again[item.level], (offset, item))
+            self.come_again(item)
         else:
             self.rest(item, due)
         return None
 
     def is_free(self, item: Item) -> bool:
         """Was an item given back, and has it gone to nobody since?"""
-        return self.resting.get(item.offset) is item or any(pair[1] is item for pair in self.again[item.level])
+        return self.resting.get(item.offset) is item or self.again.get(item.offset) is item
 
     def reclaim(self, item: Item) -> None:
         """Put an item that is free into its last holder's hands again; the caller settles it or gives it back."""
-        if self.resting.pop(item.offset, None) is None:
-            heap = self.again[item.level]
-            heap[:] = [pair for pair in heap if pair[1] is not item]
-            heapq.heapify(heap)
+        self.resting.pop(item.offset, None)
+        self.again.pop(item.offset, None)
         self.flying[item.offset] = item
         self.in_flight_of[item.member] = self.in_flight_of.get(item.member, 0) + 1
 
@@ -307,20 +349,32 @@ class Mailbox:
     def withdraw(self, offset: int) -> None:
         """Forget an event, wherever it waits or is in hand."""
         self.resting.pop(offset, None)
-        for heap in self.again:
-            if any(pair[0] == offset for pair in heap):
-                heap[:] = [pair for pair in heap if pair[0] != offset]
-                heapq.heapify(heap)
+        self.again.pop(offset, None)
         if offset in self.flying:
             self._land(offset)
 
-    def drop(self, lane: Lane) -> list[int]:
-        """A subscription ends: forget what of it waits or is in hand; returns those offsets."""
-        mine = [item for item in (*self.flying.values(), *self.resting.values()) if item.lane == lane.id]
-        mine += [item for heap in self.again for _, item in heap if item.lane == lane.id]
-        for item in mine:
-            self.withdraw(item.offset)
-        return sorted(item.offset for item in mine)
+    def drop(self, lane: Lane, fetch: Fetch) -> None:
+        """A subscription has ended: forget what of it waits or is in hand, and remember that it was not settled."""
+        for item in [item for item in self.items() if item.lane == lane.id]:
+            offset = item.offset
+            self.withdraw(offset)
+            lane.record.left.append(offset)
+            try:
+                event = item.event or fetch(offset)
+            except TocsinError:
+                continue
+            # Others that have ended may take it for settled, since they had handed it over.
+            while event is not None and (owner := self.owner_of(event)) is not None and owner.record.ended:
+                owner.record.left.append(offset)
+
+    def settle_dropped(self, offset: int) -> None:
+        """Be done with an event whose subscription was dropped while it was in hand; newer ones need not give it."""
+        self.again.pop(offset, None)
+        self.resting.pop(offset, None)
+        for lane in self.lanes.values():
+            for waiting in (lane.record.left, *lane.queues):
+                if offset in waiting:
+                    waiting.remove(offset)
 
     # -- time
 
@@ -344,20 +398,31 @@ class Mailbox:
                 if item is not None:
                     dead.append(item)
             else:
-                item = self.resting.pop(offset)
-                heapq.heappush(self.again[item.level], (offset, item))
+                self.come_again(self.resting.pop(offset))
         return dead
 
     # -- looking
 
     def unsettled(self) -> list[int]:
         """Offsets that have left the queues and are not settled."""
-        return sorted({*self.flying, *self.resting, *(offset for heap in self.again for offset, _ in heap)})
+        return sorted(item.offset for item in self.items())
 
     def has_settled(self, event: Event, head: int) -> bool:
-        """Is the consumer through with this event?"""
+        """Is the consumer through with this event, also with every replay of it?"""
         offset, level = event.offset or 0, self.level_of(event)
-        if self._has_in_hand(offset, level):
+        replayed = (
+            lane.record.replay
+            and not lane.record.ended
+            and lane.frontier(level, head) < offset <= lane.record.seam
+            and offset not in lane.ceded
+            and lane.accepts(event)
+            for lane in self.lanes.values()
+        )
+        return self._is_through_with(event, head) and not any(replayed)
+
+    def _is_through_with(self, event: Event, head: int) -> bool:
+        offset, level = event.offset or 0, self.level_of(event)
+        if self._has_in_hand(offset):
             return False
         owner = self.owner_of(event)
         if owner is None or owner.record.ended:
@@ -365,10 +430,13 @@ class Mailbox:
         return offset <= owner.frontier(level, head) or offset in owner.ceded  # another lane had it, and is through
 
     def has_seen(self, event: Event, head: int) -> bool:
-        """Has the consumer got this event, in hand or settled?"""
-        offset, level = event.offset or 0, self.level_of(event)
-        again = any(offset == pair[0] and pair[1].attempt for pair in self.again[level])
-        return again or offset in self.flying or offset in self.resting or self.has_settled(event, head)
+        """Has the consumer, which still asks for such events, got this one, in hand or settled?"""
+        offset = event.offset or 0
+        if not any(not lane.record.ended and lane.matches(event) for lane in self.lanes.values()):
+            return False
+        if offset in self.again:
+            return self.again[offset].attempt > 0
+        return offset in self.flying or offset in self.resting or self._is_through_with(event, head)
 
     def tell(self, notice: Notice) -> None:
         """Leave a word for the next handle that looks; of very many the oldest are dropped."""
@@ -376,13 +444,14 @@ class Mailbox:
         del self.notices[: max(0, len(self.notices) - _MOST_NOTICES)]
 
     def wants(self, event: Event) -> bool:
-        """Is the event for this consumer?"""
-        return any(not lane.record.ended and lane.accepts(event) for lane in self.lanes.values())
+        """Is the event for this consumer? What it took over from an older subscription is, too."""
+        accepted = (not lane.record.ended and lane.accepts(event) for lane in self.lanes.values())
+        return self._has_in_hand(event.offset or 0) or any(accepted)
 
     def waiting(self) -> int:
         """Offsets in the queues of this moment, those to come again among them; more may lie in the journal."""
         queued = sum(len(queue) for lane in self.lanes.values() for queue in lane.queues)
-        return queued + len(self.resting) + sum(map(len, self.again))
+        return queued + len(self.resting) + len(self.again)
 
     @property
     def title(self) -> str:

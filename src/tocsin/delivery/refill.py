@@ -47,8 +47,9 @@ def sift(lane: Lane, levels: list[int], events: list[Event]) -> Found:
 
 def apply(mailbox: Mailbox, lane: Lane, found: Found, head: int) -> None:
     """Put what a scan has found into the lane, as far as it is this lane's to deliver."""
+    among = mailbox.lanes_about(found.matches[0].offset or 0, found.matches[-1].offset or 0) if found.matches else []
     for event in found.matches:
         level = mailbox.level_of(event)
-        if level in found.levels and mailbox.is_for(lane, event):  # a level that was not asked for has gaps
+        if level in found.levels and mailbox.is_for(lane, event, among):  # a level that was not asked for has gaps
             lane.found(event.offset or 0, level)
     lane.looked_through(found.last, head, found.levels)

@@ -325,7 +325,7 @@ class _Builder:
         )  # exact: both only fail on NULL
         if not isinstance(other, Literal) or isinstance(value, Literal):
             return self._residue(wanted, True)
-        place = _key(other.value)
+        place = _key(_as_time(other.value, value))
         if place is None:
             return [] if other.value is None else self._residue(wanted, True)
         kind, key = place
@@ -406,6 +406,12 @@ _NO_EVENT = Event("-", "-", id="-")
 def fields(node: Value | Condition) -> list[syntax.Field]:
     """All names a value or condition mentions, in the order of its text."""
     return [part for part in _walk(node) if isinstance(part, syntax.Field)]
+
+
+def _as_time(constant: syntax.Scalar, other: Value) -> syntax.Scalar:
+    """A text compared with `time` or `arrived`. Most are timestamps already, but not in `'…' IN (time, s)`."""
+    is_time = isinstance(other, syntax.Field) and other.path in (("time",), ("arrived",))
+    return values.text_as_time(constant) or constant if is_time and isinstance(constant, str) else constant
 
 
 def _is_constant(node: Value | Condition) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,12 +23,14 @@ import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError
 from tocsin.journal import segments, statistics
-from tocsin.journal.rows import from_arrow, from_row, to_arrow
+from tocsin.journal.rows import from_arrow, from_row, to_arrow, wanted
 from tocsin.journal.statistics import Statistics
 from tocsin.model import Event
 
 __all__ = [
     "ARROW",
+    "BLOCK_BYTES",
+    "BLOCK_EVENTS",
     "LOST",
     "ROWS",
     "Stored",
@@ -36,6 +38,7 @@ __all__ = [
     "batch_of",
     "damaged",
     "events_of",
+    "identities_in",
     "identities_of",
     "pack_rows",
     "rows_of",
@@ -47,6 +50,10 @@ __all__ = [
 ROWS = "m"
 ARROW = "a"
 LOST = "x"
+
+BLOCK_EVENTS = 65_536
+BLOCK_BYTES = 8 << 20
+"""A request larger than this becomes several blocks of one commit: a block is read whole, so it must stay handy."""
 
 _place = struct.Struct("<qqqqc").pack
 _count = struct.Struct(">BI").pack
@@ -78,6 +85,7 @@ class _Identity(msgspec.Struct, array_like=True, gc=False):
 _Runs = list[tuple[int, int]]
 _rows = msgspec.msgpack.Decoder(tuple[_Runs, list[list[Any]]]).decode
 _identities = msgspec.msgpack.Decoder(tuple[_Runs, list[_Identity]]).decode
+_bare_identities = msgspec.msgpack.Decoder(list[_Identity]).decode
 _runs = msgspec.msgpack.Decoder(tuple[_Runs, msgspec.Raw]).decode
 
 
@@ -96,7 +104,7 @@ def seal(
 
 
 def pack_rows(
-    first: int, runs: Sequence[tuple[int, int]], packed: bytearray | memoryview, publishers: bytes | None = None
+    first: int, runs: Sequence[tuple[int, int]], packed: bytes | memoryview, publishers: bytes | None = None
 ) -> Stored:
     """A block of format `m` from rows that are MessagePack already, one after the other.
 
@@ -156,8 +164,8 @@ def rows_of(block: Stored, path: str | None = None) -> tuple[list[list[Any]], li
     return rows, arrived
 
 
-def batch_of(block: Stored, path: str | None = None) -> pa.RecordBatch:
-    """The events of a block as Arrow.
+def batch_of(block: Stored, path: str | None = None, columns: Collection[str] | None = None) -> pa.RecordBatch:
+    """The events of a block as Arrow; `columns` as in `contract.Block.batch`.
 
     Raises:
         JournalDamagedError: the bytes are not what was written.
@@ -166,14 +174,14 @@ def batch_of(block: Stored, path: str | None = None) -> pa.RecordBatch:
     try:
         if block.format == ROWS:
             rows, arrived = rows_of(block, path)
-            return to_arrow(rows, block.first, arrived)
+            return to_arrow(rows, block.first, arrived).select(wanted(columns))
         if block.format == ARROW:
-            batch = segments.decode(block.data)
+            batch = segments.decode(block.data, columns, verified=True)
             if batch.num_rows != block.last - block.first + 1:
                 raise damaged(block, f"it holds {batch.num_rows} events", path)
             return batch
         if block.format == LOST:
-            return to_arrow([], block.first, [])
+            return to_arrow([], block.first, []).select(wanted(columns))
     except (pa.ArrowException, JournalDamagedError, ValueError, TypeError) as error:
         raise damaged(block, str(error), path) from None
     raise damaged(block, f"its format {block.format!r} is not known", path)
@@ -208,6 +216,11 @@ def identities_of(block: Stored, path: str | None = None) -> list[tuple[str, str
         return [(each.source, each.id) for each in found]
     batch = batch_of(block, path)
     return list(zip(batch.column("source").to_pylist(), batch.column("id").to_pylist(), strict=True))
+
+
+def identities_in(rows: bytes) -> list[tuple[str, str]]:
+    """The same for rows that are in no block yet: a MessagePack array of them."""
+    return [(each.source, each.id) for each in _bare_identities(rows)]
 
 
 def arrivals_of(block: Stored, path: str | None = None) -> list[int]:

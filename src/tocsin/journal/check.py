@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError, JournalError
 from tocsin.journal import statistics
-from tocsin.journal.blocks import LOST, Stored, batch_of
-from tocsin.journal.draft import BLOCK_EVENTS, unpack_offsets
+from tocsin.journal.blocks import BLOCK_EVENTS, LOST, Stored, batch_of
+from tocsin.journal.draft import unpack_offsets
 from tocsin.journal.faults import as_journal_error
 from tocsin.journal.publishers import unpack_publishers
 from tocsin.journal.reader import Reader, meta_of, open_reader

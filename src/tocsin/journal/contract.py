@@ -25,7 +25,7 @@ Not promised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -34,11 +34,23 @@ import pyarrow as pa
 from tocsin.journal.statistics import Statistics
 from tocsin.model import Event
 
-__all__ = ["DEDUP_LEAST", "DEDUP_MOST", "DEDUP_SECONDS", "Block", "Committed", "Journal", "Note", "Request"]
+__all__ = [
+    "CANCELLED",
+    "DEDUP_LEAST",
+    "DEDUP_MOST",
+    "DEDUP_SECONDS",
+    "Block",
+    "Committed",
+    "Journal",
+    "Note",
+    "Request",
+]
 
 DEDUP_SECONDS = 600
 DEDUP_LEAST = 100_000
 DEDUP_MOST = 1_000_000
+CANCELLED = "cancelled/"
+"""How the names of state begin that say which offsets a node has cancelled; the offset follows."""
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
@@ -56,6 +68,7 @@ class Request(msgspec.Struct):
     arrived: int
     """Journal time of the events, in microseconds."""
     events: Sequence[Event] = ()
+    """What to store; a `packed.PackedEvents` goes into blocks as it is, however large."""
     writer: str | None = None
     position: int | None = None
     durable: bool = True
@@ -67,7 +80,7 @@ class Request(msgspec.Struct):
     """Small state to be kept under names; None removes a name."""
     notes: Sequence[Note] = ()
     done: Callable[[Request], None] | None = None
-    offsets: list[int] = []
+    offsets: Sequence[int] = []
     """The offset of each event, in order."""
     fresh: int = 0
     """How many of the events were stored now, and not before."""
@@ -107,8 +120,13 @@ class Block(Protocol):
     def events(self) -> list[Event]:
         """Its events, with offset and arrived. Raises JournalDamagedError."""
 
-    def batch(self) -> pa.RecordBatch:
-        """Its events as Arrow, with the columns of `rows.SCHEMA`. Raises JournalDamagedError."""
+    def batch(self, columns: Collection[str] | None = None) -> pa.RecordBatch:
+        """Its events as Arrow, with the columns of `rows.SCHEMA`. Raises JournalDamagedError.
+
+        Args:
+            columns: names of those that are wanted; others are left out, and cost nothing where they are stored apart.
+                `offset` always comes, and the order is that of the schema. None: all.
+        """
 
 
 class Journal(Protocol):
@@ -122,7 +140,11 @@ class Journal(Protocol):
 
     @property
     def first(self) -> int:
-        """The oldest offset still kept; head + 1 if there is none."""
+        """The oldest offset that can be read; head + 1 if there is none."""
+
+    @property
+    def kept(self) -> int:
+        """The oldest offset in the journal itself. It differs from `first` if there is an archive (`archived.py`)."""
 
     @property
     def crashed(self) -> bool:
@@ -159,7 +181,7 @@ class Journal(Protocol):
         """Who published the event at an offset (`Request.by`); empty if that was not said."""
 
     def trim(self, before: int) -> int:
-        """Drop whole blocks below an offset, with their notes; returns the new `first`. Space returns to the disk."""
+        """Drop whole blocks below an offset, with their notes; returns the new `kept`. Space returns to the disk."""
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people: events, blocks, bytes, commits, remembered ids and more."""

@@ -10,7 +10,7 @@ are listed, of long texts only the beginning.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -43,6 +43,7 @@ MAX_VALUES = 32
 
 _MAX_TEXT = 64  # texts are cut to so many characters; one of that length stands for all that begin with it
 _MAX_LISTED = 1024  # characters in one list of texts
+_SAMPLE = 1024  # rows that often tell already that there are too many values to be listed
 _MAX_TRIED = 256  # names watched while collecting: payloads come from strangers
 _NUMBERS = frozenset({int, float})
 _SCALARS = frozenset({int, float, str, bool})
@@ -191,7 +192,7 @@ def _of_list(column: list[Any], rows: int) -> Facts:
     return Facts(
         always=len(column) - nulls == rows,
         numbers=_values(number_keys(numbers), MAX_VALUES),
-        texts=_texts(set(texts), MAX_VALUES),
+        texts=_texts(texts if len(set(texts[:_SAMPLE])) > MAX_VALUES else set(texts), MAX_VALUES),
         booleans=tuple(sorted(map(int, booleans))),
         other=not kinds <= _SCALARS,
     )
@@ -217,14 +218,15 @@ def number_keys(numbers: Sequence[Any]) -> Keys:
 def _values(keys: Keys, limit: int) -> Values | None:
     if not len(keys):
         return None
-    if limit:
+    if limit and len(np.unique(keys[:_SAMPLE])) <= limit:
         distinct = np.unique(keys)
         if len(distinct) <= limit:
             return Values(tuple(distinct.tolist()))
     return Values((int(keys.min()), int(keys.max())), True)
 
 
-def _texts(distinct: set[str], limit: int) -> Values | None:
+def _texts(distinct: Collection[str], limit: int) -> Values | None:
+    """Values of texts; if there are more than `limit`, some may be there twice."""
     if not distinct:
         return None
     if len(distinct) <= limit and sum(map(len, distinct)) <= _MAX_LISTED and max(map(len, distinct)) < _MAX_TEXT:

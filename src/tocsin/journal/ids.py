@@ -2,7 +2,8 @@
 
 A dictionary from a 64-bit hash to an offset, in the order of offsets; nothing of it is on disk, since the blocks hold
 the ids and opening a journal reads the newest of them. A hash that is found is only a hint: the stored event is read
-and compared, so a collision of hashes costs a look and never an event.
+and compared, so a collision of hashes costs a look and never an event. For the same reason a process that opens one
+file again and again may hand them from one opening to the next; then only what came since is read.
 
 Used by the writer's thread only.
 """
@@ -25,9 +26,19 @@ Identity = tuple[str, str, int]
 class Ids:
     """The ids remembered, and how far back."""
 
-    def __init__(self, look: Callable[[int], Identity | None]) -> None:
-        """Begin empty; `look` reads what is stored at an offset, None if that is not kept any more."""
+    def __init__(self, look: Callable[[int], Identity | None], recall: Callable[[Ids], None] | None = None) -> None:
+        """Begin empty.
+
+        Args:
+            look: reads what is stored at an offset, None if that is not kept any more.
+            recall: brings what is stored already, by `stamp` and `load`; called once, by `complete`. None: nothing is.
+        """
         self._look = look
+        self._recall = recall
+        self.file = ""
+        """Which file they are of: its id."""
+        self.upto = 0
+        """Up to this offset all that must be held is."""
         self.known: dict[int, int] = {}
         """Hash → the newest offset with it. Insertion order is offset order: both ends can be taken off."""
         self._clashes: dict[tuple[str, str], int] = {}
@@ -38,6 +49,21 @@ class Ids:
     def __len__(self) -> int:
         """How many are held: at least those that must be, somewhat more before a clearing."""
         return len(self.known)
+
+    @property
+    def is_complete(self) -> bool:
+        """Is everything held that must be?"""
+        return self._recall is None
+
+    def follow(self, file: str, look: Callable[[int], Identity | None], recall: Callable[[Ids], None]) -> None:
+        """Serve a file that was opened, for the first time or again."""
+        self.file, self._look, self._recall = file, look, recall
+
+    def complete(self) -> None:
+        """Hold what must be, reading it if that was put off. Before anything is looked up or added."""
+        if self._recall is not None:
+            self._recall(self)
+            self._recall = None  # not before: what could not be read is read when it is asked for again
 
     def find(self, code: int, source: str, id: str, arrived: int, coming: int) -> int | None:
         """The offset of an event stored already, if it is remembered; else make room for it under `code`.
@@ -82,7 +108,10 @@ class Ids:
             self._seconds.pop()
 
     def clear_old(self, head: int, arrived: int) -> None:
-        """Forget what need not be remembered, once that is worth the walk."""
+        """After a commit: forget what need not be remembered, once that is worth the walk."""
+        if not self.is_complete:
+            return
+        self.upto = head
         seconds, since = self._seconds, arrived - contract.DEDUP_SECONDS * SECOND
         # An entry covers what arrived up to a second after it, so it goes when the next one is too old as well.
         while len(seconds) > 1 and seconds[1][1] < since:

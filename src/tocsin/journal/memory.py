@@ -13,16 +13,16 @@ import logging
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from tocsin.clock import SECOND, Clock, SystemClock, as_datetime
-from tocsin.errors import JournalError, TocsinError, TrimmedError
+from tocsin.errors import JournalError, TocsinError, TrimmedError, WriterError
 from tocsin.journal import contract
 from tocsin.journal.contract import Block, Committed, Note, Request
-from tocsin.journal.rows import Row, from_row, to_arrow, to_row
+from tocsin.journal.rows import Row, from_row, to_arrow, to_row, wanted
 from tocsin.journal.statistics import Statistics
 from tocsin.model import Event
 
@@ -46,8 +46,8 @@ class _Block:
     def events(self) -> list[Event]:
         return [from_row(row, self.first + place, self.arrived[0]) for place, row in enumerate(self.rows)]
 
-    def batch(self) -> pa.RecordBatch:
-        return to_arrow(self.rows, self.first, [self.arrived[0]] * len(self.rows))
+    def batch(self, columns: Collection[str] | None = None) -> pa.RecordBatch:
+        return to_arrow(self.rows, self.first, [self.arrived[0]] * len(self.rows)).select(wanted(columns))
 
 
 class MemoryJournal:
@@ -86,6 +86,11 @@ class MemoryJournal:
         return self._first
 
     @property
+    def kept(self) -> int:
+        """See `contract.Journal.kept`: there is nothing else."""
+        return self._first
+
+    @property
     def crashed(self) -> bool:
         """Never: what crashed is gone."""
         return False
@@ -114,7 +119,7 @@ class MemoryJournal:
             self.submit(request)
         if request.error is not None:
             raise request.error
-        return request.offsets
+        return list(request.offsets)
 
     def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[Block]:
         """See `contract.Journal.blocks`."""
@@ -215,7 +220,7 @@ class MemoryJournal:
                 request.offsets = list(positions[position])
                 return []
             if positions and position < max(positions):
-                raise JournalError(f"position {position} of writer {writer!r} was never stored, but a later one was")
+                raise WriterError(f"position {position} of writer {writer!r} was never stored, but a later one was")
         if not all(value is None or isinstance(value, bytes) for value in request.state.values()):
             raise JournalError("state is kept as bytes")
         arrived = max(request.arrived, self._newest)

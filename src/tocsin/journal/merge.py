@@ -18,14 +18,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from tocsin.errors import JournalDamagedError, JournalError, TrimmedError
 from tocsin.journal import segments, statistics
-from tocsin.journal.blocks import ARROW, ROWS, Stored, batch_of, rows_of, seal, verify
+from tocsin.journal.blocks import ARROW, ROWS, Stored, seal
+from tocsin.journal.gather import joined
 from tocsin.journal.publishers import pack_publishers, unpack_publishers
 from tocsin.journal.reader import Reader
-from tocsin.journal.rows import to_arrow
 
 __all__ = ["Merger", "Piece", "plan"]
 
@@ -41,8 +39,6 @@ ENOUGH_SMALL = 16
 """Segments below `SMALL_EVENTS` are merged again, so many at a time."""
 _LISTED = 4_096
 """Blocks looked at for one plan."""
-_CHUNK = 4_096
-"""Rows turned into Arrow at a time: 5 ms, after which other threads get their turn."""
 
 
 class Piece(NamedTuple):
@@ -217,28 +213,9 @@ class Merger:
 
     def _encode(self, run: Sequence[Piece]) -> Stored:
         blocks = self._reader.load(run[0].first, run[-1].last)
-        batch = _joined(blocks, self._reader.path)
+        batch = joined(blocks, self._reader.path)
         packed = statistics.dump(statistics.collect(batch))
         arrived = blocks[0].arrived_first, blocks[-1].arrived_last
         runs = [run for block in blocks for run in unpack_publishers(block.publishers, block.last - block.first + 1)]
         data = segments.encode(batch)
         return seal(ARROW, blocks[0].first, blocks[-1].last, arrived, data, packed, pack_publishers(runs))
-
-
-def _joined(blocks: Sequence[Stored], path: str) -> pa.RecordBatch:
-    """Blocks of one format as one batch."""
-    if blocks[0].format != ROWS:
-        return pa.concat_batches([batch_of(block, path) for block in blocks])
-    rows, arrived = [], []
-    for block in blocks:
-        verify(block, path)
-        more, moments = rows_of(block, path)
-        rows += more
-        arrived += moments
-    first = blocks[0].first
-    return pa.concat_batches(
-        [
-            to_arrow(rows[start : start + _CHUNK], first + start, arrived[start : start + _CHUNK])
-            for start in range(0, len(rows), _CHUNK)
-        ]
-    )

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError, JournalError, TrimmedError
-from tocsin.journal.blocks import Stored, arrivals_of, batch_of, events_of, statistics_of
+from tocsin.journal.blocks import ROWS, Stored, arrivals_of, batch_of, events_of, statistics_of
 from tocsin.journal.contract import Block, Note
 from tocsin.journal.faults import translated
 from tocsin.journal.migrations import check_version
@@ -105,6 +105,12 @@ class Reader:
         """The oldest offset still kept; head + 1 if there is none."""
         with self.connection() as db:
             return meta_of(db, "first", 1)
+
+    @property
+    def file_id(self) -> str:
+        """Made with the file and kept with it: tells whether a position, or a lake, belongs to this journal."""
+        with self.connection() as db:
+            return str(db.execute("SELECT value FROM meta WHERE name = 'file'").fetchone()[0])
 
     def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[Block]:
         """See `contract.Journal.blocks`."""
@@ -272,7 +278,7 @@ class StoredBlock:
         """See `contract.Block.arrived`."""
         if self._whole:
             return self._row[2], self._row[3]
-        arrived = self.batch().column("arrived").cast(pa.int64())
+        arrived = self.batch(("arrived",)).column("arrived").cast(pa.int64())
         return (arrived[0].as_py(), arrived[-1].as_py()) if len(arrived) else (self._row[2], self._row[3])
 
     @property
@@ -286,10 +292,23 @@ class StoredBlock:
         # Every event has an offset here; the parts may reach beyond this block if it was merged meanwhile.
         return [event for event in found if self._first <= (event.offset or 0) <= self._last]
 
-    def batch(self) -> pa.RecordBatch:
+    def batch(self, columns: Collection[str] | None = None) -> pa.RecordBatch:
         """See `contract.Block.batch`."""
-        batches = [between(batch_of(part, self._reader.path), self._first, self._last) for part in self._parts()]
+        parts = (batch_of(part, self._reader.path, columns) for part in self._parts())
+        batches = [between(part, self._first, self._last) for part in parts]
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._reader.path
+
+    def as_rows(self) -> Stored | None:
+        """The block as it is stored, if those are rows; None: it is Arrow, or has become part of it meanwhile."""
+        if self._row[4] != ROWS or not self._whole:
+            return None
+        parts = self._parts()
+        return parts[0] if parts[0].format == ROWS else None
 
     def __repr__(self) -> str:
         """Show where it is."""

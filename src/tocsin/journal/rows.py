@@ -8,7 +8,7 @@ refused (`EventError`): JSON could not carry it to any reader but us.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +21,7 @@ from tocsin.errors import EventError
 from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event
 from tocsin.payload import content_kind
 
-__all__ = ["SCHEMA", "Row", "expires", "from_arrow", "from_row", "to_arrow", "to_row"]
+__all__ = ["SCHEMA", "Row", "expires", "from_arrow", "from_row", "to_arrow", "to_row", "wanted"]
 
 Row = tuple[Any, ...]
 """type, source, id, subject, time, content type, payload, attributes, priority, ttl, flags, correlation id."""
@@ -175,6 +175,11 @@ def to_arrow(rows: Sequence[Sequence[Any]], first: int, arrived: Sequence[int]) 
         ],
         schema=SCHEMA,
     )
+
+
+def wanted(columns: Collection[str] | None) -> list[str]:
+    """What a reader gets who asks for these columns: names of `SCHEMA` in its order, `offset` always; None: all."""
+    return [name for name in SCHEMA.names if columns is None or name == "offset" or name in columns]
 
 
 def from_arrow(batch: pa.RecordBatch) -> list[Event]:

@@ -15,11 +15,12 @@ Not promised: small results for few events; a block of one has 5 KB of frame, so
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 
 import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError
-from tocsin.journal.rows import SCHEMA
+from tocsin.journal.rows import SCHEMA, wanted
 
 __all__ = ["between", "decode", "encode"]
 
@@ -51,8 +52,16 @@ def encode(batch: pa.RecordBatch) -> bytes:
     return b"".join((_MARK, zlib.crc32(body).to_bytes(4, "little"), body))
 
 
-def decode(data: bytes | memoryview) -> pa.RecordBatch:
+def decode(
+    data: bytes | memoryview, columns: Collection[str] | None = None, *, verified: bool = False
+) -> pa.RecordBatch:
     """Undo `encode`. Columns that were not compressed may refer to `data` rather than copy it.
+
+    Args:
+        data: the bytes.
+        columns: as in `contract.Block.batch`; those left out are not decompressed.
+        verified: the caller has compared a checksum over all of these bytes; where few columns are wanted, doing so
+            twice costs as much as the rest.
 
     Raises:
         JournalDamagedError: these are not the bytes that `encode` made.
@@ -61,16 +70,20 @@ def decode(data: bytes | memoryview) -> pa.RecordBatch:
     body = view[_HEAD:]
     if bytes(view[: len(_MARK)]) != _MARK:
         raise _damaged("it does not begin like a segment of this version")
-    if zlib.crc32(body).to_bytes(4, "little") != bytes(view[len(_MARK) : _HEAD]):
+    if not verified and zlib.crc32(body).to_bytes(4, "little") != bytes(view[len(_MARK) : _HEAD]):
         raise _damaged("its checksum is wrong")
+    names = wanted(columns)
+    # Every field is no selection: the reader then need not leave out any.
+    chosen = [SCHEMA.get_field_index(name) for name in names] if len(names) < len(SCHEMA) else []
     try:
-        with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
+        with pa.ipc.open_stream(pa.py_buffer(body), options=pa.ipc.IpcReadOptions(included_fields=chosen)) as reader:
             stored = reader.read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise _damaged(str(error)) from None
-    if stored.schema.names != SCHEMA.names:
+    if stored.schema.names != names:
         raise _damaged("its columns are not those of this version")
-    return pa.record_batch([_plain(column) for column in stored.columns], schema=SCHEMA)
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    return pa.record_batch([_plain(column) for column in stored.columns], schema=schema)
 
 
 def between(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:

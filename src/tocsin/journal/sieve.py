@@ -29,7 +29,7 @@ from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import NULLNESS, REVERSED, Conjunction
 from tocsin.filters.syntax import Field, Value
 from tocsin.journal.facts import Keys, number_keys
-from tocsin.journal.rows import from_arrow
+from tocsin.journal.rows import SCHEMA, from_arrow
 from tocsin.journal.statistics import SYSTEM, Statistics, may_match
 from tocsin.model import ENVELOPE, Event
 from tocsin.payload import content_kind
@@ -93,6 +93,18 @@ class Sieve:
         self._matcher = Matcher([(0, filter)]) if filter is not None and len(self._alternatives) > _MANY else None
         self._row = namedtuple("Row", self._names)  # type: ignore[misc]
 
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of a batch that `rows` looks at."""
+        if self._matcher is not None:
+            return frozenset(SCHEMA.names)
+        tested = {test[0] for each in self._alternatives for test in each.tests}
+        asked = set() if all(each.whole for each in self._alternatives) else set(self._names)
+        decoding = {"datacontenttype"} if "data" in asked else set()
+        kind = set() if self._system else {"type"}
+        level = set() if self._priorities is None else {"priority"}
+        return frozenset(tested | asked | decoding | kind | level)
+
     def may_match(self, statistics: Statistics | None) -> bool:
         """Could the block hold a row? False is certain."""
         if statistics is None:
@@ -119,7 +131,7 @@ class Sieve:
         Pieces begin small: who stops after the first did not pay for the block.
 
         Args:
-            batch: with the columns of `rows.SCHEMA`.
+            batch: with those of the columns of `rows.SCHEMA` that `columns` names, or all.
             report: what is decoded is counted there.
             only: rows that are asked about; None: all.
             backwards: the last rows first.

@@ -56,6 +56,8 @@ class SqliteJournal:
         clock: Clock | None = None,
         commit_delay: float = 0.0,
         merge: bool = True,
+        lazy: bool = False,
+        ids: Ids | None = None,
     ) -> None:
         """Open the journal at `path`, or make it.
 
@@ -64,6 +66,9 @@ class SqliteJournal:
             clock: where `append` takes the time from; the system's if left out.
             commit_delay: seconds a commit waits for company. 0 is right unless a flush of the disk is very slow.
             merge: whether blocks are merged in the background; `merge_now` works either way.
+            lazy: read the remembered ids (up to a second) not now but when an event comes that may be a repetition. For
+                who opens, stores something of its own and closes.
+            ids: what an earlier opening of this file, closed by now, has left in `ids`: only what came since is read.
 
         Raises:
             JournalLockedError: it is open for writing already.
@@ -75,6 +80,7 @@ class SqliteJournal:
         self._highest: dict[str, int | None] = {}
         self._draft: Draft | None = None
         self._commits = self._lost = 0
+        self._lazy, self._earlier = lazy, ids
         self._closed = False
         self._closing = threading.Lock()
         if os.path.isdir(self.path):
@@ -110,6 +116,11 @@ class SqliteJournal:
         return self._first
 
     @property
+    def kept(self) -> int:
+        """See `contract.Journal.kept`: there is nothing else."""
+        return self._first
+
+    @property
     def crashed(self) -> bool:
         """See `contract.Journal.crashed`."""
         return self._store.crashed
@@ -118,6 +129,11 @@ class SqliteJournal:
     def file_id(self) -> str:
         """Made with the file and kept with it: tells whether a position belongs to this journal."""
         return self._store.file_id
+
+    @property
+    def ids(self) -> Ids:
+        """What is remembered, for the next opening by this process; see `__init__`."""
+        return self._ids
 
     def submit(self, request: Request) -> None:
         """See `contract.Journal.submit`."""
@@ -133,7 +149,7 @@ class SqliteJournal:
         stored.wait()
         if request.error is not None:
             raise request.error
-        return request.offsets
+        return list(request.offsets)
 
     def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[Block]:
         """See `contract.Journal.blocks`."""
@@ -230,11 +246,19 @@ class SqliteJournal:
         self._head, self._first, self._newest = self._store.standing()
         self._highest.clear()
         self._lookup = Lookup(self._store.db, self.path, self._head, self._first, self._drafted)
-        self._ids = Ids(self._lookup.at)
-        for block in self._store.newest_blocks():
-            self._ids.stamp(block.first, block.arrived_first)
+        earlier, self._earlier = self._earlier, None
+        fits = earlier is not None and earlier.file == self.file_id and earlier.upto <= self._head
+        self._ids = earlier if earlier is not None and fits else Ids(self._lookup.at)
+        self._ids.follow(self.file_id, self._lookup.at, self._recall)
+        if not self._lazy:
+            self._ids.complete()
+
+    def _recall(self, ids: Ids) -> None:
+        for block in self._store.newest_blocks(ids.upto):
+            ids.stamp(block.first, block.arrived_first)
+            held = max(0, ids.upto + 1 - block.first)  # it may have been merged with older ones
             try:
-                self._ids.load(block.first, identities_of(block, self.path))
+                ids.load(block.first + held, identities_of(block, self.path)[held:])
             except JournalDamagedError as error:
                 _log.warning("%s; its events would be stored again if they were sent again", error)
 
@@ -268,18 +292,31 @@ class SqliteJournal:
         for writer, position in draft.writers:
             self._highest[writer] = position
         self._ids.clear_old(self._head, self._newest)
-        committed = Committed(draft.events, draft.requests)
-        for listener in list(self.listeners):
-            try:
-                listener(committed)
-            except Exception:  # it has its own affairs; the journal's must go on
-                _log.exception("a listener failed")
+        self._tell(draft)
         for request in draft.requests:
             if request.durable:
                 _call(request)
         with contextlib.suppress(sqlite3.Error, OSError):  # chores: they come round again
             self._store.tidy()
         self._merger.poke()
+
+    def _tell(self, draft: Draft) -> None:
+        """Let listeners hear of a commit. What came packed is read back for them."""
+        if not self.listeners:
+            return
+        events = draft.events
+        if draft.unpacked < draft.head:
+            try:
+                blocks = self._reader.blocks(draft.unpacked + 1, draft.head)
+                events = events + [event for block in blocks for event in block.events()]
+            except JournalError:  # stored a moment ago: the disk is failing, and who waits must be answered
+                _log.exception("listeners will not hear of offsets %d to %d", draft.unpacked + 1, draft.head)
+        committed = Committed(events, draft.requests)
+        for listener in list(self.listeners):
+            try:
+                listener(committed)
+            except Exception:  # it has its own affairs; the journal's must go on
+                _log.exception("a listener failed")
 
     def _give_up(self, draft: Draft, error: Exception) -> None:
         """Undo a commit that failed, and tell everybody."""

@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 
 from tocsin import crashpoints
 from tocsin.clock import SECOND
-from tocsin.journal import contract
+from tocsin.journal import contract, durably
 from tocsin.journal.blocks import Stored
 from tocsin.journal.draft import Draft, never_stored, pack_offsets, unpack_offsets
 from tocsin.journal.migrations import migrate
@@ -72,7 +72,7 @@ class Store:
             self.db.close()
             raise
         if new:
-            _flush_directory(os.path.dirname(path))
+            durably.sync_directory(os.path.dirname(path))
 
     def standing(self) -> tuple[int, int, int]:
         """The head, the first offset kept, and when the head arrived."""
@@ -83,14 +83,14 @@ class Store:
     def write(self, draft: Draft) -> None:
         """Store a draft in one transaction."""
         db = self.db
-        blocks = draft.blocks() if draft.events else []
-        if len(blocks) == 1 and not (draft.state or draft.notes or draft.writers):
+        if draft.block_count == 1 and not (draft.state or draft.notes or draft.writers):
             # A single statement is a transaction. It matters: after each statement this thread must win back the
             # interpreter from the busy ones, so three instead of one would cost three waits.
-            db.execute(_INSERT, astuple(blocks[0]))
+            for block in draft.blocks():
+                db.execute(_INSERT, astuple(block))
             return
         with self._transaction("commit"):
-            for block in blocks:
+            for block in draft.blocks():
                 db.execute(_INSERT, astuple(block))
             removed = [(name,) for name, value in draft.state.items() if value is None]
             kept = [(name, value) for name, value in draft.state.items() if value is not None]
@@ -121,15 +121,15 @@ class Store:
             raise never_stored(writer, position, self.highest(writer) or 0)
         return unpack_offsets(found[0])
 
-    def newest_blocks(self) -> Iterator[Stored]:
-        """The blocks whose ids must be remembered, in order: as few as will do."""
+    def newest_blocks(self, above: int = 0) -> Iterator[Stored]:
+        """The blocks with offsets above one whose ids must be remembered, in order: as few as will do."""
         head, _, newest = self.standing()
         since = newest - contract.DEDUP_SECONDS * SECOND
         wanted: list[int] = []
         listed = self.db.execute("SELECT first, last, arrived_last FROM blocks ORDER BY first DESC")
         for first, last, arrived in listed:
             behind = head - last
-            if behind >= contract.DEDUP_MOST or (behind >= contract.DEDUP_LEAST and arrived < since):
+            if last <= above or behind >= contract.DEDUP_MOST or (behind >= contract.DEDUP_LEAST and arrived < since):
                 break
             wanted.append(first)
         listed.close()
@@ -216,12 +216,3 @@ class Store:
         except BaseException:
             self.undo()
             raise
-
-
-def _flush_directory(path: str) -> None:
-    """Make the name of a new file as durable as its content."""
-    place = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)

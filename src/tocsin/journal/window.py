@@ -56,6 +56,10 @@ class HotWindow:
         self._batches: _Recent[pa.RecordBatch] = _Recent(max_bytes // 4)
         self._hits = self._misses = 0
 
+    def read_from(self, journal: Journal) -> None:
+        """Read older events from another journal: the same one, which reaches further back now."""
+        self._journal = journal
+
     def put_many(self, events: Iterable[Event]) -> None:
         """Take the events of a commit in: they have offsets, above all that came before."""
         with self._lock:

@@ -12,18 +12,17 @@ from tocsin.clock import as_datetime
 from tocsin.delivery.board import Alert, Status, Step, is_tracked, status_of, steps
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Notice
-from tocsin.errors import CancelError, UnknownEventError
+from tocsin.errors import CancelError, TocsinError, UnknownEventError
 from tocsin.filters.filter import Filter
 from tocsin.filters.printer import print_scalar
 from tocsin.journal import contract, history
 from tocsin.journal.contract import Note
 from tocsin.journal.rows import expires
 from tocsin.model import Event
-from tocsin.node.pipeline import Node
+from tocsin.node.pipeline import Node, seen_through
 
 CANCELLED = "tocsin.cancelled"
-MARK = "cancelled/"
-"""Where the journal's state keeps which offsets are cancelled."""
+MARK = contract.CANCELLED
 
 __all__ = ["CANCELLED", "MARK", "alerts", "audit", "cancel", "locate", "status"]
 
@@ -51,12 +50,16 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
 
 
 def _search(node: Node, id: str, source: str | None) -> list[Event]:
-    """Events with this id. By columns: no event is made but those found."""
+    """Events with this id; the archive is asked only if the journal has none. By columns: only those found are made."""
     filter = Filter(
         f"id = {print_scalar(id)}" + (f" AND source = {print_scalar(source)}" if source is not None else "")
     )
-    head = node.journal.head
-    return [event for _, event, _ in history.scan(node.journal, {0: filter}, node.journal.first, head)]
+    journal = node.journal
+    for first, last in ((journal.kept, journal.head), (journal.first, journal.kept - 1)):
+        found = [event for _, event, _ in history.scan(journal, {0: filter}, first, last)]
+        if found:
+            return found
+    return []
 
 
 async def cancel(node: Node, id: str, source: str | None, by: str) -> None:
@@ -93,26 +96,29 @@ async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
     if not is_tracked(event):  # from now on the trail alone tells who had it
         notes += [Note(offset, now, "delivered", who) for who in before.delivered]
         notes += [Note(offset, now, "acked", who) for who in before.acked]
-    wanting = [mailbox for mailbox in node.mailboxes.values() if mailbox.wants(event)]
     notice = Notice(CANCELLED, id, now, about)
-    told = [mailbox for mailbox in wanting if mailbox.has_seen(event, node.head)]
+    told = [mailbox for mailbox in node.mailboxes.values() if mailbox.has_seen(event, node.head)]
     for mailbox in told:
         mailbox.tell(notice)
         if mailbox.options.durable:
             state[PLACE + mailbox.name] = dump_place(mailbox, node.head)
-    try:
-        await node.store(
-            events=[Event(CANCELLED, "tocsin", correlation_id=id, data=about)], state=state, notes=notes, by=by
-        )
-    except BaseException:  # nothing was stored, so nothing was cancelled
+
+    async def carry_out() -> None:
+        record = Event(CANCELLED, "tocsin", correlation_id=id, data=about)
+        try:
+            await node.store(events=[record], state=state, notes=notes, by=by)
+        except TocsinError:  # nothing was stored, so nothing was cancelled
+            for mailbox in told:
+                if notice in mailbox.notices:
+                    mailbox.notices.remove(notice)
+            raise
+        node.cancelled.add(offset)
+        for mailbox in node.mailboxes.values():
+            mailbox.withdraw(offset)
         for mailbox in told:
-            if notice in mailbox.notices:
-                mailbox.notices.remove(notice)
-        raise
-    node.cancelled.add(offset)
-    for mailbox in wanting:
-        mailbox.withdraw(offset)
-        node.lanes.wake_all(mailbox)
+            node.lanes.wake_all(mailbox)
+
+    await seen_through(carry_out())  # if it is stored, it must be known here too
 
 
 async def status(node: Node, id: str, source: str | None) -> Status:
@@ -150,7 +156,7 @@ def _tracked(journal: contract.Journal) -> list[Event]:
     """Events with ttl or ack. Runs in a worker thread, so it looks at the journal only."""
     return [
         event
-        for block in journal.blocks(journal.first)
+        for block in journal.blocks(journal.kept)
         if block.statistics is None or block.statistics.tracked
         for event in block.events()
         if is_tracked(event) and not event.type.startswith("tocsin.")

@@ -25,7 +25,6 @@ from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history
 from tocsin.node.lanes import key_of
 from tocsin.node.pipeline import Node
-from tocsin.node.post import ANONYMOUS
 
 __all__ = ["consumers", "forget", "subscribe", "unsubscribe"]
 
@@ -33,8 +32,8 @@ _ORDERS = ("priority", "journal")
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "order": (lambda value: value in _ORDERS, "priority or journal"),
     "group": (
-        lambda value: value is None or (isinstance(value, str) and 0 < len(value) <= 256),
-        "a name of up to 256 characters, or None",
+        lambda value: value is None or (isinstance(value, str) and 0 < len(value) <= 256 and value.isprintable()),
+        "a name of up to 256 printable characters, or None",
     ),
     "durable": (lambda value: isinstance(value, bool), "True or False"),
     "ack_wait": (lambda value: type(value) in (int, float) and 0 < value < 1e9, "seconds, more than 0"),
@@ -52,6 +51,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 _FIXED = ("order", "max_in_flight", "durable")
 """Options a consumer keeps; others change when it subscribes again."""
 _GROUP = "group/"
+_ANONYMOUS = "anonymous-"  # how the names of consumers begin that gave none
 _KEPT_LANES = 1000  # ended subscriptions remembered, so that what was settled does not come again
 
 
@@ -69,41 +69,63 @@ async def subscribe(
     filter = text if isinstance(text, Filter) else Filter(text)
     bound = bounds.coerce(past)
     _check(options)
+    is_guest = consumer is None
     if consumer is None:
-        consumer = ANONYMOUS + secrets.token_hex(8)
+        consumer = _ANONYMOUS + secrets.token_hex(8)
         if options.get("group") is None:
             options = {**options, "durable": False}
     else:
         _check_name(consumer)
     async with node.changing:
-        is_new = consumer not in {member for each in node.mailboxes.values() for member in each.members}
+        before = _Before(node, consumer, options.get("group"))
         mailbox = _mailbox(node, consumer, options)
-        known = set(mailbox.lanes)
+        if is_guest:
+            mailbox.guests.add(consumer)
         try:
-            return await _open(node, mailbox, consumer, filter, bound, replay, system)
+            return await _open(node, mailbox, consumer, filter, bound, replay, system, before)
         except BaseException:
-            await asyncio.shield(_undo(node, mailbox, consumer, known, is_new=is_new))
+            await asyncio.shield(before.restore(mailbox))
             raise
 
 
-async def _undo(node: Node, mailbox: Mailbox, consumer: str, known: set[str], *, is_new: bool) -> None:
-    """Leave everything as if a subscribe that failed had never been asked for, in the journal's state too."""
-    for lane in [lane for lane in mailbox.lanes if lane not in known]:
-        del mailbox.lanes[lane]
-    with contextlib.suppress(TocsinError):  # the disk may be what failed
-        if is_new:
-            await forget_member(node, mailbox, consumer)
-        else:
-            await node.keeper.save_consumer(mailbox)
+class _Before:
+    """How things were before a subscribe, should it fail: then all of it is undone, in the journal's state too."""
+
+    def __init__(self, node: Node, consumer: str, group: str | None) -> None:
+        self._node, self._consumer = node, consumer
+        known = node.mailboxes.get(_name_of(consumer, group))
+        self._options = known.options if known is not None else None
+        self._is_member = known is not None and consumer in known.members
+        self.revive: Callable[[], None] = lambda: None
+        """Undoes the end of the subscription that was replaced."""
+        self.made: Lane | None = None
+        """The subscription that was made."""
+
+    async def restore(self, mailbox: Mailbox) -> None:
+        node = self._node
+        self.revive()
+        if self.made is not None:  # what it had taken over waits where it was, and what came meanwhile for others
+            node.lanes.pass_on_to_any(mailbox, self.made, since=self.made.record.seam)
+            del mailbox.lanes[self.made.id]
+        if not self._is_member:
+            mailbox.members.discard(self._consumer)
+            mailbox.guests.discard(self._consumer)
+        with contextlib.suppress(TocsinError):  # the disk may be what failed
+            if self._options is not None:
+                mailbox.options = self._options
+                await node.keeper.save(mailbox, whole=True)
+            else:
+                node.mailboxes.pop(mailbox.name, None)
+                await node.keeper.forget(mailbox.name)
 
 
 async def _open(
-    node: Node, mailbox: Mailbox, consumer: str, filter: Filter, bound: Any, replay: bool, system: bool
+    node: Node, mailbox: Mailbox, consumer: str, filter: Filter, bound: Any, replay: bool, system: bool, before: _Before
 ) -> Subscription:
     await node.store()  # what was answered without waiting for the disk lies before the seam
     lane = _resumed(mailbox, filter, system)
     if lane is None or replay:
-        lane = await _new_lane(node, mailbox, filter, bound, replay, system, lane)
+        lane = await _new_lane(node, mailbox, filter, bound, replay, system, lane, before)
     handle = Subscription(node.post, mailbox, lane, f"{consumer}#{secrets.token_hex(4)}", consumer)
     node.lanes.add_handle(handle)
     try:
@@ -113,7 +135,7 @@ async def _open(
     except BaseException:
         handle.closed = True
         node.lanes.drop_handle(handle)
-        node.lanes.close_unheard(mailbox, lane)
+        node.lanes.close_unheard(mailbox, lane, since=lane.record.seam if lane is before.made else 0)
         raise
     return handle
 
@@ -135,13 +157,18 @@ def _check(options: dict[str, Any]) -> None:
             raise ConsumerError(f"{name} is {value!r}", field=name, help=f"give {wanted}")
 
 
+def _name_of(consumer: str, group: str | None) -> str:
+    """The name of the mailbox of a consumer, or of its group."""
+    return consumer if group is None else f"{_GROUP}{group}"
+
+
 def _mailbox(node: Node, consumer: str, options: dict[str, Any]) -> Mailbox:
     """Find or make the mailbox of a consumer or of its group. What was not said stays as it is."""
     group = options.get("group")
     known = next((each for each in node.mailboxes.values() if consumer in each.members), None)
     if known is not None and known.options.group != group:
         raise _differs(consumer, "group", known.options.group, group)
-    name = consumer if group is None else f"{_GROUP}{group}"
+    name = _name_of(consumer, group)
     mailbox = node.mailboxes.get(name)
     if mailbox is None:
         mailbox = node.mailboxes[name] = Mailbox(name, Options(**options))
@@ -172,7 +199,14 @@ def _resumed(mailbox: Mailbox, filter: Filter, system: bool) -> Lane | None:
 
 
 async def _new_lane(
-    node: Node, mailbox: Mailbox, filter: Filter, bound: Any, replay: bool, system: bool, replaced: Lane | None
+    node: Node,
+    mailbox: Mailbox,
+    filter: Filter,
+    bound: Any,
+    replay: bool,
+    system: bool,
+    replaced: Lane | None,
+    before: _Before,
 ) -> Lane:
     """Make a lane that begins as far back as the bound says.
 
@@ -187,9 +221,10 @@ async def _new_lane(
             await node.post.close_handle(handle)
         await node.lanes.load(mailbox, replaced)
         mailbox.hand_over(replaced, [lane], node.window.get)
-        replaced.end(node.head, [])
-    mailbox.lanes[record.id] = lane
-    ended = [each for each in mailbox.lanes.values() if each.record.ended]
+        record.seam = node.head  # what came meanwhile was the old one's
+        before.revive = replaced.end(node.head)
+    before.made = mailbox.lanes[record.id] = lane
+    ended = sorted((each for each in mailbox.lanes.values() if each.record.ended), key=lambda each: each.record.end)
     for old in ended[: max(0, len(ended) - _KEPT_LANES)]:
         del mailbox.lanes[old.id]
     return lane
@@ -236,38 +271,46 @@ async def unsubscribe(node: Node, consumer: str, subscription: str) -> None:
 
 async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription: str) -> None:
     lane = mailbox.lanes.get(subscription)
-    if lane is None or lane.record.ended:
+    if lane is None:
         raise ConsumerError(
             f"consumer {consumer!r} has no subscription {subscription!r}", field="subscription", help="see consumers()"
         )
-    for handle in node.lanes.handles_of(mailbox, lane):
-        await node.post.close_handle(handle)
-    node.lanes.close(mailbox, lane)
-    lane.end(node.head, mailbox.drop(lane))
-    await node.keeper.save_consumer(mailbox)
+    if not lane.record.ended:
+        for handle in node.lanes.handles_of(mailbox, lane):
+            await node.post.close_handle(handle, keep=True)
+        with contextlib.suppress(TocsinError):  # what cannot be read cannot be passed on
+            await node.lanes.load(mailbox, lane)
+        node.lanes.pass_on_to_any(mailbox, lane)
+        lane.end(node.head)
+        mailbox.drop(lane, node.window.get)
+    await node.keeper.save(mailbox, whole=True)  # also if it has ended before: that may not be stored yet
 
 
 async def forget(node: Node, consumer: str) -> None:
     """Drop a consumer, its subscriptions and its place; a member of a group leaves the group."""
     async with node.changing:
         mailbox = find(node, consumer)
+        leaves = mailbox.options.group is not None and consumer in mailbox.members
         for lane in list(mailbox.lanes.values()):
             for handle in node.lanes.handles_of(mailbox, lane):
-                if handle.consumer == consumer or consumer not in mailbox.members:
-                    await node.post.close_handle(handle)
-        await forget_member(node, mailbox, consumer)
+                if handle.consumer == consumer or not leaves:
+                    await node.post.close_handle(handle, keep=not leaves)
+        if leaves:
+            mailbox.members.discard(consumer)
+            await node.keeper.save(mailbox, whole=True)
+        else:
+            await _drop(node, mailbox)
 
 
-async def forget_member(node: Node, mailbox: Mailbox, consumer: str) -> None:
-    """Take a consumer out of its mailbox, and the mailbox away if it was its only one and is no group's."""
-    is_member = mailbox.options.group is not None and consumer in mailbox.members
-    mailbox.members.discard(consumer)
-    if is_member:
-        await node.keeper.save_consumer(mailbox)
-        return
+async def _drop(node: Node, mailbox: Mailbox) -> None:
+    """Take a mailbox away. If that cannot be stored, it stays."""
     node.mailboxes.pop(mailbox.name, None)
     if mailbox.options.durable:
-        await node.keeper.forget(mailbox.name)
+        try:
+            await node.keeper.forget(mailbox.name)
+        except TocsinError:
+            node.mailboxes.setdefault(mailbox.name, mailbox)
+            raise
 
 
 def find(node: Node, consumer: str) -> Mailbox:

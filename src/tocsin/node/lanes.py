@@ -46,6 +46,10 @@ class OpenLanes:
         self._targets: dict[str, tuple[Mailbox, Lane]] = {}
         self._refills: dict[str, asyncio.Task[None]] = {}
 
+    def read_from(self, journal: Journal) -> None:
+        """Fill lanes from another journal: the same one, which reaches further back now."""
+        self._journal = journal
+
     # -- opening and closing
 
     def add_handle(self, handle: Subscription) -> None:
@@ -65,29 +69,39 @@ class OpenLanes:
         if handle in handles:
             handles.remove(handle)
 
-    def close_unheard(self, mailbox: Mailbox, lane: Lane) -> bool:
-        """Close a lane that has no handle left; tells whether it has none."""
+    def close_unheard(self, mailbox: Mailbox, lane: Lane, since: int = 0) -> bool:
+        """Close a lane that has no handle left; tells whether it has none. See `close`."""
         key = key_of(mailbox, lane.id)
         if self.handles.get(key):
             return False
         self.handles.pop(key, None)
-        self.close(mailbox, lane)
+        self.close(mailbox, lane, since)
         return True
 
     def handles_of(self, mailbox: Mailbox, lane: Lane) -> list[Subscription]:
         """The open handles of one lane, as a list of its own."""
         return list(self.handles.get(key_of(mailbox, lane.id), ()))
 
-    def close(self, mailbox: Mailbox, lane: Lane) -> None:
-        """Leave what comes from now on in the journal."""
+    def close(self, mailbox: Mailbox, lane: Lane, since: int = 0) -> None:
+        """Leave what comes from now on in the journal; what waits, and came after `since`, goes to open lanes."""
         key = key_of(mailbox, lane.id)
         if self._targets.pop(key, None) is not None:
             self._matcher.remove(key)
             lane.fall_asleep(self._head())
             still_open = self._open_of(mailbox)
             mailbox.note_open(still_open, self._head())
-            for heir in mailbox.hand_over(lane, [mailbox.lanes[each] for each in still_open], self._window.get):
-                self.wake(key_of(mailbox, heir))
+            self.pass_on(mailbox, lane, [mailbox.lanes[each] for each in still_open], since)
+
+    def pass_on(self, mailbox: Mailbox, lane: Lane, heirs: list[Lane], since: int = 0) -> None:
+        """Give what waits in a closed lane to others that match."""
+        for heir in mailbox.hand_over(lane, heirs, self._window.get, since):
+            self.wake(key_of(mailbox, heir))
+
+    def pass_on_to_any(self, mailbox: Mailbox, lane: Lane, since: int = 0) -> None:
+        """A closed lane will not be opened again: what waits in it goes to others that match, open ones first."""
+        others = [each for each in mailbox.lanes.values() if each is not lane and not each.record.ended]
+        others.sort(key=lambda each: key_of(mailbox, each.id) not in self._targets)
+        self.pass_on(mailbox, lane, others, since)
 
     def is_heard(self, mailbox: Mailbox) -> bool:
         """Has any lane of a mailbox an open handle?"""
@@ -142,8 +156,9 @@ class OpenLanes:
 
     def wake_all(self, mailbox: Mailbox) -> None:
         """Tell the handles of every lane of a mailbox."""
-        for lane in mailbox.lanes:
-            self.wake(key_of(mailbox, lane))
+        for lane in mailbox.lanes.values():
+            if not lane.record.ended:
+                self.wake(key_of(mailbox, lane.id))
 
     # -- what lies in the journal
 
@@ -152,7 +167,7 @@ class OpenLanes:
         for other in list(mailbox.lanes.values()):
             if other is not lane and not other.record.ended and key_of(mailbox, other.id) not in self._targets:
                 await self.load(mailbox, other)
-                mailbox.hand_over(other, [lane], self._window.get)
+                self.pass_on(mailbox, other, [lane])
 
     async def load(self, mailbox: Mailbox, lane: Lane) -> None:
         """Look for what waits for a lane that is closed, as much as its queues hold."""

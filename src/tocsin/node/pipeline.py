@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from tocsin import crashpoints
 from tocsin.clock import SECOND, Clock
@@ -25,13 +25,17 @@ from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.mailbox import Item, Mailbox
 from tocsin.delivery.receipts import ReceiptBox
 from tocsin.errors import EventError, OverloadError, TocsinError
-from tocsin.journal.contract import Committed, Journal, Note, Request
+from tocsin.journal.archived import ArchivedJournal
+from tocsin.journal.contract import CANCELLED, Committed, Journal, Note, Request
+from tocsin.journal.opening import joined
 from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 from tocsin.node.lanes import OpenLanes
 from tocsin.node.post import PostOffice
 
-__all__ = ["Node", "Published"]
+__all__ = ["Node", "Published", "seen_through"]
+
+T = TypeVar("T")
 
 MAX_EVENT_BYTES = 1024 * 1024
 MAX_WAITING = 20_000
@@ -94,6 +98,17 @@ class Node:
         self._restore()
         journal.listeners.append(self._hear)
 
+    def join_lake(self) -> ArchivedJournal | None:
+        """The journal with its lake, if it has one; one that came about while the node was open is joined now.
+
+        Raises:
+            LakeError: the lake is another journal's.
+        """
+        self.journal = joined(self.journal)
+        self.window.read_from(self.journal)
+        self.lanes.read_from(self.journal)
+        return self.journal if isinstance(self.journal, ArchivedJournal) else None
+
     def now(self) -> int:
         """Journal time: the clock's, but never behind the newest event (a clock that was set back while we slept)."""
         return self.clock.now() + self._ahead
@@ -110,7 +125,7 @@ class Node:
         for name, consumer in self.journal.state(durable.CONSUMER).items():
             name = name.removeprefix(durable.CONSUMER)
             self.mailboxes[name] = durable.restore(name, consumer, places.get(durable.PLACE + name))
-        self.cancelled = {int(name.rpartition("/")[2]) for name in self.journal.state("cancelled/")}
+        self.cancelled = {int(name.removeprefix(CANCELLED)) for name in self.journal.state(CANCELLED)}
 
     # -- admit and append
 
@@ -126,7 +141,8 @@ class Node:
                 raise _refused(event)
         if self._waiting_events and self._waiting_events + len(events) > self._max_waiting:
             await self._wait_for_room(len(events))
-        offsets = await self.store(events=events, by=by, durable=any(event.persistent for event in events))
+        is_durable = any(event.persistent for event in events)
+        offsets = await self.store(events=events, by=by, durable=is_durable, largest=MAX_EVENT_BYTES)
         return [Published(event.id, offset) for event, offset in zip(events, offsets, strict=True)]
 
     async def _wait_for_room(self, count: int) -> None:
@@ -147,8 +163,9 @@ class Node:
         notes: Sequence[Note] = (),
         by: str = "",
         durable: bool = True,
+        largest: int = 0,
     ) -> asyncio.Future[list[int]]:
-        """Hand something to the journal; the future has the offsets when it is stored."""
+        """Hand something to the journal; the future has the offsets when it is stored. See `Request`."""
         answer: asyncio.Future[list[int]] = self._loop.create_future()
         request = Request(
             self.now(),
@@ -158,7 +175,7 @@ class Node:
             state=state or {},
             notes=notes,
             done=self._hear,
-            largest=MAX_EVENT_BYTES,
+            largest=largest,
         )
         self._answers[id(request)] = answer
         self._waiting_events += len(events)
@@ -193,7 +210,7 @@ class Node:
                 if news.error is not None:
                     answer.set_exception(news.error)
                 else:
-                    answer.set_result(news.offsets)
+                    answer.set_result(list(news.offsets))
         self._room.set()
 
     # -- match and enqueue
@@ -241,9 +258,10 @@ class Node:
         for mailbox in list(self.mailboxes.values()):
             before = mailbox.next_alarm()
             if before is not None and before <= now:
-                for item in mailbox.ring(now):
-                    await self._bury(mailbox, item, now)
+                dead = mailbox.ring(now)
                 self.lanes.wake_all(mailbox)
+                if dead:
+                    await self._bury(mailbox, dead, now)
             after = mailbox.next_alarm()
             if after is not None:
                 alarms.append(after)
@@ -251,9 +269,9 @@ class Node:
             alarms.append(self._retry)
         return min(alarms) if alarms else None
 
-    async def _bury(self, mailbox: Mailbox, item: Item, now: int) -> None:
+    async def _bury(self, mailbox: Mailbox, dead: list[Item], now: int) -> None:
         try:
-            await self.post.bury(mailbox, item, "not settled in its last attempt")
+            await self.post.bury(mailbox, dead, "not settled in its last attempt")
         except TocsinError as error:  # the disk is full, say; the keeper has the letter, and is asked again
             _log.error("a dead letter could not be stored, it will be tried again: %s", error)
             self._retry = now + _RETRY * SECOND
@@ -288,19 +306,20 @@ class Node:
     async def close(self) -> None:
         """Save all places and close the journal."""
         if self.closed:
+            await asyncio.to_thread(self.journal.close)  # that may be under way
             return
         self.receipts.close()
         try:
             for handles in list(self.lanes.handles.values()):
                 for handle in list(handles):
-                    await self.post.close_handle(handle)
+                    await self.post.close_handle(handle, keep=True)
             for mailbox in self.mailboxes.values():
                 self.keeper.later(mailbox)
             self.keeper.later(None, self.receipts.fetched())
             await self.keeper.flush()
         finally:  # whatever the disk says, let go of the file
             await self.stop()
-            await asyncio.to_thread(self.journal.close)
+            await seen_through(asyncio.to_thread(self.journal.close))
 
     async def stop(self) -> None:
         """Stop working, without saving anything."""
@@ -309,6 +328,16 @@ class Node:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def seen_through(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for what must not be left half done: to its end, also if who waits is cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _refused(event: object) -> EventError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tocsin.clock import SECOND, as_datetime
@@ -25,10 +26,8 @@ from tocsin.node.lanes import key_of
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
-__all__ = ["ANONYMOUS", "PostOffice"]
+__all__ = ["PostOffice"]
 
-ANONYMOUS = "anonymous-"
-"""How the names of consumers begin that gave none."""
 _LONGEST_REASON = 10_000
 _UNFIT = re.compile("[\ud800-\udfff]")
 
@@ -122,29 +121,35 @@ class PostOffice:
 
     def _settle_now(self, deliveries: list[Delivery]) -> list[asyncio.Future[None]]:
         """Settle in memory and have it stored, each mailbox with what settling publishes. All or none."""
-        fresh = []
-        for delivery in deliveries:
-            if delivery.settled is not None and delivery.settled.done() and delivery.settled.exception() is not None:
-                delivery.settled = self._node.keeper.save(
-                    delivery.handle.mailbox
-                )  # it failed before: try to store again
-            elif delivery.item is None or delivery.settled is not None:
+        by_mailbox: dict[str, list[Delivery]] = {}
+        for delivery in dict.fromkeys(deliveries):
+            if delivery.item is None or delivery.settled is not None or self._was_dropped(delivery):
                 continue
-            elif _was_dropped(delivery):
-                delivery.settled = asyncio.ensure_future(self._node.keeper.save_consumer(delivery.handle.mailbox))
-            else:
-                fresh.append(delivery)
-        for delivery in fresh:
             if delivery.offset not in self._node.cancelled:
                 self._held(delivery)
-        by_mailbox: dict[str, list[Delivery]] = {}
-        for delivery in fresh:
             by_mailbox.setdefault(delivery.handle.mailbox.name, []).append(delivery)
+        # From here on nothing is refused.
         for mine in by_mailbox.values():
             done = self._settle_mailbox(mine)
             for delivery in mine:
                 delivery.settled = done
+        for delivery in deliveries:
+            mailbox = delivery.handle.mailbox
+            if delivery.item is not None and delivery.settled is None:  # settling it means that it does not come again
+                mailbox.settle_dropped(delivery.offset)
+                delivery.settled = self._node.keeper.save(mailbox, whole=True)
+            elif delivery.settled is not None and _has_failed(delivery.settled):
+                delivery.settled = self._node.keeper.save(mailbox)  # the keeper has it all, and stores it now
         return [each.settled for each in deliveries if each.settled is not None]
+
+    def _was_dropped(self, delivery: Delivery) -> bool:
+        """Was the subscription dropped while this was in hand, and nobody else's to take it over?"""
+        item, mailbox = delivery.item, delivery.handle.mailbox
+        if item is None or not delivery.handle.lane.record.ended:
+            return False
+        if mailbox.flying.get(item.offset) is item or mailbox.is_free(item):
+            return False
+        return any(delivery.offset in lane.record.left for lane in mailbox.lanes.values())
 
     def _settle_mailbox(self, deliveries: list[Delivery]) -> asyncio.Future[None]:
         node, now = self._node, self._node.now()
@@ -170,7 +175,7 @@ class PostOffice:
                 about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
                 events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
         done = node.keeper.save(mailbox, events, notes, state, receipts)
-        node.lanes.wake(key_of(mailbox, deliveries[0].handle.lane.id))  # there is room in the window
+        node.lanes.wake_all(mailbox)  # there is room in the window, which all its lanes share
         return done
 
     async def give_back(self, delivery: Delivery, delay: float) -> None:
@@ -182,10 +187,10 @@ class PostOffice:
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         due = self._node.now() + round(delay * SECOND) if delay else None
         dead = mailbox.give_back(item.offset, due)
-        if dead is not None:
-            await self.bury(mailbox, dead, "given back after its last attempt")
         self._node.ring_later()
-        self._node.lanes.wake(key_of(mailbox, delivery.handle.lane.id))
+        self._node.lanes.wake_all(mailbox)
+        if dead is not None:
+            await self.bury(mailbox, [dead], "given back after its last attempt")
 
     async def terminate(self, delivery: Delivery, reason: str) -> None:
         """See `handles.Post`."""
@@ -199,44 +204,47 @@ class PostOffice:
             return
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         mailbox.settle(item.offset)
-        delivery.settled = asyncio.ensure_future(self.bury(mailbox, item, reason))
-        await delivery.settled
+        self._node.lanes.wake_all(mailbox)
+        delivery.settled = asyncio.ensure_future(self.bury(mailbox, [item], reason))
+        await asyncio.shield(delivery.settled)
 
     def extend(self, delivery: Delivery) -> None:
         """See `handles.Post`."""
         delivery.handle.mailbox.extend(self._grasped(delivery).offset, self._node.now())
         self._node.ring_later()
 
-    async def bury(self, mailbox: Mailbox, item: Item, reason: str) -> None:
-        """Say that nobody gets this event any more: a dead letter, in the same commit as the consumer's place."""
-        event = item.event or self._node.window.get(item.offset)
-        letter = Event(
-            "tocsin.dead",
-            "tocsin",
-            correlation_id=event.id if event is not None else None,
-            data={"reason": reason, "attempts": item.attempt, "offset": item.offset, "consumer": mailbox.title},
-        )
-        note = Note(item.offset, self._node.now(), "dead", mailbox.title)
-        await self._node.keeper.save(mailbox, [letter], [note])
+    async def bury(self, mailbox: Mailbox, items: Sequence[Item], reason: str) -> None:
+        """Say that nobody gets these events any more: dead letters, in the same commit as the consumer's place."""
+        letters, notes = [], []
+        for item in items:
+            event = item.event or self._node.window.get(item.offset)
+            about = {"reason": reason, "attempts": item.attempt, "offset": item.offset, "consumer": mailbox.title}
+            correlation = event.id if event is not None else None
+            letters.append(Event("tocsin.dead", "tocsin", correlation_id=correlation, data=about))
+            notes.append(Note(item.offset, self._node.now(), "dead", mailbox.title))
+        await self._node.keeper.save(mailbox, letters, notes)
 
-    async def close_handle(self, handle: Subscription) -> None:
-        """See `handles.Post`."""
+    async def close_handle(self, handle: Subscription, *, keep: bool = False) -> None:
+        """See `handles.Post`. With `keep`, what is in its hands stays there until it is settled or its time is up."""
         if handle.closed:
             return
         handle.closed = True
         node, mailbox = self._node, handle.mailbox
         node.lanes.drop_handle(handle)
         handle.wake()
-        for item in mailbox.release(handle.member):
-            await self.bury(mailbox, item, "its holder left after the last attempt")
-        if node.lanes.close_unheard(mailbox, handle.lane):
-            if handle.consumer.startswith(ANONYMOUS):
-                mailbox.members.discard(handle.consumer)
-            if not mailbox.options.durable and not node.lanes.is_heard(mailbox):
-                node.mailboxes.pop(mailbox.name, None)
-        else:
-            node.lanes.wake(key_of(mailbox, handle.lane.id))
-        await node.keeper.save(mailbox)
+        dead = [] if keep else mailbox.release(handle.member)
+        if handle.consumer in mailbox.guests:
+            mailbox.guests.discard(handle.consumer)
+            mailbox.members.discard(handle.consumer)
+        is_unheard = node.lanes.close_unheard(mailbox, handle.lane)
+        if is_unheard and not mailbox.options.durable and not node.lanes.is_heard(mailbox):
+            node.mailboxes.pop(mailbox.name, None)
+        node.lanes.wake_all(mailbox)
+        await self.bury(mailbox, dead, "its holder left after the last attempt")
+
+    def step_back(self, handle: Subscription) -> None:
+        """See `handles.Post`."""
+        self._node.lanes.wake(key_of(handle.mailbox, handle.lane.id))
 
 
 def _spoken(notice: Notice) -> Event:
@@ -244,10 +252,6 @@ def _spoken(notice: Notice) -> Event:
     return Event(notice.kind, "tocsin", correlation_id=notice.id, data=notice.data, arrived=as_datetime(notice.at))
 
 
-def _was_dropped(delivery: Delivery) -> bool:
-    """Was the subscription dropped while this was in hand? Then settling it only means that it does not come again."""
-    record = delivery.handle.lane.record
-    if record.ended and delivery.offset in record.left:
-        record.left.remove(delivery.offset)
-        return True
-    return False
+def _has_failed(done: asyncio.Future[None]) -> bool:
+    """Was what should be stored not stored, as far as is known?"""
+    return done.done() and (done.cancelled() or done.exception() is not None)

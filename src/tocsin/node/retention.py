@@ -1,7 +1,9 @@
 """How much of the journal is kept: trimming by age and size, without taking from anybody what is still theirs.
 
 Promised: an event that a durable consumer has not settled, or an alert that is alive, is not trimmed, unless `hard` is
-set; then who loses something is told (`tocsin.gap`), with the offsets.
+set; then who loses something is told (`tocsin.gap`), with the offsets. If the journal has a lake, nothing goes that is
+not archived, and consumers hold back nothing that is: they get it from there. Alerts stay: their trail, their
+publishers and with them receipts are in the journal alone.
 
 Not promised: exact sizes. Blocks go as a whole, and bytes are counted as the journal counts them.
 """
@@ -16,7 +18,8 @@ from tocsin.delivery import refill
 from tocsin.delivery.board import is_tracked
 from tocsin.delivery.lane import Lane
 from tocsin.delivery.mailbox import Mailbox, Notice
-from tocsin.errors import JournalError
+from tocsin.errors import JournalError, LakeError
+from tocsin.journal.archived import ArchivedJournal, check_same
 from tocsin.node.alerts import MARK
 from tocsin.node.pipeline import Node
 
@@ -25,32 +28,58 @@ __all__ = ["GAP", "trim"]
 GAP = "tocsin.gap"
 
 
-async def trim(node: Node, age: timedelta | None, size: int | None, *, hard: bool = False) -> int:
-    """Trim what is older than `age` or beyond `size` bytes; returns the lowest offset that is kept.
+async def trim(
+    node: Node, age: timedelta | None, size: int | None, *, archived: bool = False, hard: bool = False
+) -> int:
+    """Trim what is older than `age`, beyond `size` bytes or archived; returns the lowest offset that is kept.
 
     Raises:
-        JournalError: neither is given, or one means nothing.
+        JournalError: none of these is given, or one means nothing.
+        LakeError: `archived`, and there is no lake, or not this journal's.
+        JournalDamagedError: the lake has lost files of what would be trimmed.
     """
-    wanted = _wanted(node, age, size)
-    if wanted <= node.journal.first:
-        return node.journal.first
-    if hard:
-        _tell_losers(node, wanted)
-    else:
-        wanted = min(wanted, await _lowest_needed(node, wanted))
-    first = await asyncio.to_thread(node.journal.trim, wanted)
-    node.window.drop(first)
+    archive = node.join_lake()
+    if archived and archive is None:
+        help = "archive it first (tocsin.spark.archive), or say where: connect(…, lake=…)"
+        raise LakeError("this journal has no lake", help=help)
+    wanted = _wanted(node, age, size, archived)
+    end = wanted if archive is None else archive.archived + 1
+    if archived or not hard:
+        wanted = min(wanted, end)
+    if wanted <= node.journal.kept:
+        return node.journal.kept
+    lost = wanted  # what consumers have not settled below this would be lost to them
+    if archive is not None and wanted <= end:
+        await asyncio.to_thread(_check_archive, archive, wanted - 1)
+        lost = min(wanted, archive.lake.first)  # from there on the lake has it; before, retention has dropped it
+    async with node.changing:  # a subscription made meanwhile would ask for what goes
+        if not hard:
+            wanted = await _lowest_needed(node, wanted, lost)
+        elif lost > node.journal.kept:
+            _tell_losers(node, lost)
+        kept = await asyncio.to_thread(node.journal.trim, wanted)
+    node.window.drop(kept)
+    first = node.journal.first  # what is archived can still be asked for, and must not come though it was cancelled
     gone = [offset for offset in node.cancelled if offset < first]
     node.cancelled.difference_update(gone)
     node.keeper.later(None, dict.fromkeys(f"{MARK}{offset}" for offset in gone))
     await node.keeper.flush()
-    return first
+    return kept
 
 
-def _wanted(node: Node, age: timedelta | None, size: int | None) -> int:
+def _check_archive(archive: ArchivedJournal, last: int) -> None:
+    """Before something goes for good: is the lake the journal's, and are its files there?"""
+    check_same(archive.journal, archive.lake)
+    archive.lake.check_files(max(archive.kept, archive.lake.first), last)
+
+
+def _wanted(node: Node, age: timedelta | None, size: int | None, archived: bool) -> int:
     """Everything below this offset may go, as far as age and size are concerned."""
     if age is None and size is None:
-        raise JournalError("nothing to trim by", help="give older_than=timedelta(…) or larger_than=bytes")
+        if not archived:
+            help = "give older_than=timedelta(…), larger_than=bytes or archived=True"
+            raise JournalError("nothing to trim by", help=help)
+        return node.head + 1
     journal, wanted = node.journal, 0
     if age is not None:
         if type(age) is not timedelta or age < timedelta(0):
@@ -62,21 +91,24 @@ def _wanted(node: Node, age: timedelta | None, size: int | None) -> int:
         stats = journal.stats()
         surplus = stats["bytes"] - size
         if surplus > 0 and stats["bytes"]:
-            wanted = max(wanted, journal.first + stats["events"] * surplus // stats["bytes"])
+            wanted = max(wanted, journal.kept + stats["events"] * surplus // stats["bytes"])
     return min(wanted, node.head + 1)
 
 
-async def _lowest_needed(node: Node, wanted: int) -> int:
-    """The lowest offset below `wanted` that somebody still needs; `wanted` if there is none."""
-    lowest = wanted
+async def _lowest_needed(node: Node, wanted: int, lost: int) -> int:
+    """The lowest offset that a consumer needs below `lost`, or an alert below `wanted`; `wanted` if there is none."""
+    lowest = lost
     for mailbox in list(node.mailboxes.values()):
         if not mailbox.options.durable:
             continue
-        lowest = min([lowest, *mailbox.unsettled()])
         for lane in list(mailbox.lanes.values()):
             if not lane.record.ended:
                 lowest = min(lowest, await _first_of_lane(node, mailbox, lane, lowest))
-    return min(lowest, await asyncio.to_thread(_first_alert, node, lowest))
+    lowest = lowest if lowest < lost else wanted
+    lowest = min(lowest, await asyncio.to_thread(_first_alert, node, lowest))
+    # Last of all, since it may have been taken out of a queue while others were looked at.
+    in_hand = (mailbox.unsettled() for mailbox in node.mailboxes.values() if mailbox.options.durable)
+    return min([lowest, *(offsets[0] for offsets in in_hand if offsets and offsets[0] < lost)])
 
 
 async def _first_of_lane(node: Node, mailbox: Mailbox, lane: Lane, below: int) -> int:
@@ -97,7 +129,7 @@ async def _first_of_lane(node: Node, mailbox: Mailbox, lane: Lane, below: int) -
 def _first_alert(node: Node, below: int) -> int:
     """The first live alert below an offset."""
     now = node.now()
-    for block in node.journal.blocks(node.journal.first, below - 1):
+    for block in node.journal.blocks(node.journal.kept, below - 1):
         if block.statistics is not None and not block.statistics.tracked:
             continue
         for event in block.events():

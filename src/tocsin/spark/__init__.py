@@ -4,6 +4,8 @@
     spark = ts.session()
     events = spark.readStream.format("tocsin").option("url", "file:plant.db").load()
     matches = ts.match(events, {"ops": "value > 9"})
+
+A session of your own will do as well: `ts.register(spark)`.
 """
 
 from __future__ import annotations
@@ -12,3 +14,11 @@ try:
     import pyspark  # noqa: F401
 except ImportError as error:
     raise ImportError("tocsin.spark needs PySpark: pip install 'tocsin[spark]'") from error
+
+from tocsin.spark.archive import ArchiveReport, archive
+from tocsin.spark.filterset import FilterSet
+from tocsin.spark.match import MatchReport, match
+from tocsin.spark.past import past
+from tocsin.spark.session import register, session
+
+__all__ = ["ArchiveReport", "FilterSet", "MatchReport", "archive", "match", "past", "register", "session"]

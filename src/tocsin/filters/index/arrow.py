@@ -2,15 +2,19 @@
 
 How one column becomes numbers is in `column`. `encode` answers False, having promised nothing, when a batch or the
 filters need more than plain columns (computed terms, arrays, maps, JSON text that filters reach into): the caller then
-goes through `Events`.
+asks for the events.
+
+`Records` is what is matched: events made when asked for, and columns where that saves making them. `Events` reads both
+from a record batch; whoever has rows of another form writes a class of its own.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import msgspec
 import numpy as np
@@ -26,8 +30,12 @@ from tocsin.filters.index.view import View
 from tocsin.filters.syntax import Field
 from tocsin.model import ENVELOPE, Event
 
-__all__ = ["Events", "encode", "pieces"]
+__all__ = ["Events", "Found", "Records", "beside", "encode", "pieces"]
 
+Found: TypeAlias = Any
+"""An Arrow array of one kind of scalars; None where nothing has the name; False where only whole events can tell."""
+
+_DENSE = 4  # one in so many rows wanted: from here on reading all is quicker than one by one
 _PLAIN_EVENT = Event("-", "-", id="-")
 _DEFAULTS = {name: value for name in ENVELOPE if (value := getattr(_PLAIN_EVENT, name)) is not None}
 _ENVELOPE_KINDS = {
@@ -54,12 +62,29 @@ def pieces(data: pa.Table | pa.RecordBatch, size: int) -> Iterator[pa.RecordBatc
             yield batch.slice(start, size)
 
 
-class Events(Sequence[Event]):
-    """The rows of a record batch as events, made when asked for."""
+class Records(Sequence[Event]):
+    """Rows as events, made when asked for; a slice (without a step) is `Records` again."""
+
+    @abstractmethod
+    def take(self, rows: Sequence[int]) -> list[Event]:
+        """The events of some rows: quicker than one by one."""
+
+    def __iter__(self) -> Iterator[Event]:
+        """All events, made at once."""
+        return iter(self.take(range(len(self))))
+
+    @abstractmethod
+    def column(self, path: tuple[str, ...]) -> Found:
+        """What a name in a filter means, for all rows; the events must agree with it."""
+
+
+class Events(Records):
+    """The rows of a record batch."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         """Wrap a batch; nothing is read yet."""
         self._batch = batch
+        self._nested = _nested(batch)
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -68,18 +93,38 @@ class Events(Sequence[Event]):
     @overload
     def __getitem__(self, index: int) -> Event: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+    def __getitem__(self, index: slice) -> Events: ...
+    def __getitem__(self, index: int | slice) -> Event | Events:
         """The event of one row, or the rows of a slice without a step."""
         if isinstance(index, slice):
             start, stop, _ = index.indices(len(self))
             return Events(self._batch.slice(start, stop - start))
+        return self.take([range(len(self))[index]])[0]
+
+    def take(self, rows: Sequence[int]) -> list[Event]:
+        """The events of some rows.
+
+        Raises:
+            MatcherError: no event can be made of a row.
+        """
+        batch = self._batch
+        made: list[Event] = []
         try:
-            return _event(self._batch.slice(index, 1).to_pylist()[0])
+            if _DENSE * len(rows) >= len(self):
+                found = batch.to_pylist()
+                made.extend(_event(found[row]) for row in rows)
+            else:
+                made.extend(_event(batch.slice(row, 1).to_pylist()[0]) for row in rows)
         except (TocsinError, pa.ArrowException, ValueError, OverflowError, RecursionError) as error:
             raise MatcherError(
-                f"row {index} cannot be read as an event: {error}", help="see Matcher.match_batch for what columns mean"
+                f"row {rows[len(made)]} cannot be read as an event: {error}",
+                help="see Matcher.match_batch for what columns mean",
             ) from None
+        return made
+
+    def column(self, path: tuple[str, ...]) -> Found:
+        """See `Matcher.match_batch` for what columns mean."""
+        return _column(self._batch, self._nested, path)
 
 
 def _event(row: dict[str, Any]) -> Event:
@@ -94,6 +139,15 @@ def _event(row: dict[str, Any]) -> Event:
             data = msgspec.json.decode(data)
         except msgspec.DecodeError:
             fields["datacontenttype"] = "text/plain"
+    more, nested = beside(row)
+    if nested and (data is None or isinstance(data, dict)):
+        data = {**(data or {}), **nested}
+    return Event(attributes=attributes | more, data=data, **fields)
+
+
+def beside(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What other columns than an event's own add to a row: attributes, and fields of the payload."""
+    attributes: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for name, value in row.items():
         if name in ENVELOPE or name in ("attributes", "data"):
@@ -104,9 +158,7 @@ def _event(row: dict[str, Any]) -> Event:
             attributes[name] = float(value)
         elif isinstance(value, bool | int | float | str) or (isinstance(value, datetime) and value.tzinfo is not None):
             attributes[name] = value
-    if nested and (data is None or isinstance(data, dict)):
-        data = {**(data or {}), **nested}
-    return Event(attributes=attributes, data=data, **fields)
+    return attributes, nested
 
 
 def _members(attributes: Any) -> dict[str, Any]:
@@ -118,16 +170,15 @@ def _members(attributes: Any) -> dict[str, Any]:
     return {name: value for name, value in dict(attributes).items() if value is not None}
 
 
-def encode(view: View, batch: pa.RecordBatch, codes: Array, keys: Array) -> bool:
+def encode(view: View, records: Records, codes: Array, keys: Array) -> bool:
     """Fill dense rows from plain columns; False if that is not possible and nothing can be relied on."""
     space = view.space
     if any(not isinstance(value, Field) for value in list(space.terms.values())):
         return False
     columns: dict[str, Column | None] = {}
-    nested = _nested(batch)
     for term, value in list(space.terms.items()):
         assert isinstance(value, Field)
-        found = _column(batch, nested, value.path)
+        found = records.column(value.path)
         if found is False:
             return False
         columns[term] = None if found is None else Column(found)
@@ -155,8 +206,8 @@ def encode(view: View, batch: pa.RecordBatch, codes: Array, keys: Array) -> bool
     return True
 
 
-def _column(batch: pa.RecordBatch, nested: set[str], path: tuple[str, ...]) -> pa.Array | None | bool:
-    """The column a name means; None where there is none, False where only whole events can tell."""
+def _column(batch: pa.RecordBatch, nested: set[str], path: tuple[str, ...]) -> Found:
+    """The column a name means."""
     head, rest = path[0], path[1:]
     if head in ENVELOPE:
         return None if rest else _envelope(batch, head)
@@ -179,7 +230,7 @@ def _column(batch: pa.RecordBatch, nested: set[str], path: tuple[str, ...]) -> p
     return False if rest or (top.null_count and _has(batch, "data", head)) else top
 
 
-def _envelope(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
+def _envelope(batch: pa.RecordBatch, name: str) -> Found:
     """An envelope field; where nothing is said it is as in `Event(…)`."""
     default = _DEFAULTS.get(name)
     if name not in batch.schema.names:
@@ -192,7 +243,7 @@ def _envelope(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
     return column if default is None or not column.null_count else pc.fill_null(column, default)
 
 
-def _top_level(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
+def _top_level(batch: pa.RecordBatch, name: str) -> Found:
     """A column that is an attribute; None for one that is of no type an attribute can have."""
     if name not in batch.schema.names:
         return None
@@ -203,7 +254,7 @@ def _top_level(batch: pa.RecordBatch, name: str) -> pa.Array | None | bool:
     return None if kind is None else column
 
 
-def _field(batch: pa.RecordBatch, part: str, path: tuple[str, ...]) -> pa.Array | None | bool:
+def _field(batch: pa.RecordBatch, part: str, path: tuple[str, ...]) -> Found:
     """A field below `data` or `attributes`, where that is a struct."""
     if part not in batch.schema.names or pa.types.is_null(batch.column(part).type):
         return None

@@ -7,7 +7,7 @@ column (`arrow`), without making Python objects for the values; anything less pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,11 +19,11 @@ from tocsin.filters.index.labels import ABSENT, NO_KEY
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex
 from tocsin.filters.index.naming import names_of_events
-from tocsin.filters.index.registry import Key, flat, not_an_event
+from tocsin.filters.index.registry import Key, Registry, flat, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.model import Event
 
-__all__ = ["Rows", "encode", "match_batch", "plain_pairs"]
+__all__ = ["Entries", "Rows", "encode", "in_chunks", "match_batch", "plain_pairs"]
 
 CHUNK = 2048
 """Events matched at a time."""
@@ -32,6 +32,25 @@ BUCKET_MAJOR = 40_000
 """Postings from which walking each bucket once for all events pays."""
 
 ResidueCheck = Callable[[View, list[int], list[int], Event], list[int]]
+Answer = TypeVar("Answer")
+
+
+class Entries(NamedTuple):
+    """What a chunk of events matches, before it has names."""
+
+    events: Array
+    """The event (its number in the chunk) of each entry, in order."""
+    entries: Array
+    starts: Array
+    """Event n has the entries from `starts[n]` to `starts[n + 1]`."""
+    more: dict[int, list[int]]
+    """Event → its entries that Python had to ask; none of them is among `entries`."""
+    changes: int
+    """`Registry.changes` before they were found."""
+
+
+Namer = Callable[[Registry, Entries], Answer]
+"""Makes of entries what the caller wants."""
 
 
 class Rows(msgspec.Struct):
@@ -59,18 +78,35 @@ class Rows(msgspec.Struct):
 def match_batch(live: LiveIndex, events: Any, residue_check: ResidueCheck) -> list[list[Key]]:
     """See `Matcher.match_batch`."""
     results: list[list[Key]] = []
+    for found in in_chunks(live, events, _lists, residue_check):
+        results.extend(found)
+    return results
+
+
+def in_chunks(live: LiveIndex, events: Any, name: Namer[Answer], residue_check: ResidueCheck) -> Iterator[Answer]:
+    """Match events some at a time, and give out what `name` makes of each chunk's entries.
+
+    A chunk is matched again if the index was rebuilt before its entries were named.
+
+    Raises:
+        MatcherError: neither events nor Arrow, or a row that no event can be made of.
+    """
     if isinstance(events, pa.Table | pa.RecordBatch):
         for piece in arrow.pieces(events, _chunk_size(live)):
-            results.extend(_match_arrow(live, piece, residue_check))
-        return results
+            yield _match_records(live, arrow.Events(piece), name, residue_check)
+        return
     if isinstance(events, Event | str | bytes) or not isinstance(events, Sequence):
         raise MatcherError(
-            f"match_batch takes a list of events or Arrow data, not {type(events).__name__}",
+            f"a list of events or Arrow data is expected, not {type(events).__name__}",
             help="for one event there is match()",
         )
-    for chunk in _chunks(live, events):
-        results.extend(_match_events(live, chunk, residue_check))
-    return results
+    size = _chunk_size(live)
+    for start in range(0, len(events), size):
+        chunk = events[start : start + size]
+        if isinstance(chunk, arrow.Records):
+            yield _match_records(live, chunk, name, residue_check)
+        else:
+            yield _match_events(live, chunk, name, residue_check)
 
 
 def _chunk_size(live: LiveIndex) -> int:
@@ -79,33 +115,27 @@ def _chunk_size(live: LiveIndex) -> int:
     return max(16, min(CHUNK, _MAX_CELLS // width))
 
 
-def _chunks(live: LiveIndex, events: Sequence[Event]) -> Iterator[Sequence[Event]]:
-    size = _chunk_size(live)
-    for start in range(0, len(events), size):
-        yield events[start : start + size]
-
-
-def _match_events(live: LiveIndex, events: Sequence[Event], residue_check: ResidueCheck) -> list[list[Key]]:
+def _match_events(live: LiveIndex, events: Sequence[Event], name: Namer[Answer], residue_check: ResidueCheck) -> Answer:
     while True:
         view = live.view
         scratch = Scratch(view, live.registry, len(events))
         rows = encode(view, scratch, events)
         if (
             scratch.generation == view.generation
-            and (found := _match(live, view, scratch, rows, events, residue_check)) is not None
+            and (found := _match(live, view, scratch, rows, events, name, residue_check)) is not None
         ):
             return found
 
 
-def _match_arrow(live: LiveIndex, piece: pa.RecordBatch, residue_check: ResidueCheck) -> list[list[Key]]:
+def _match_records(live: LiveIndex, records: arrow.Records, name: Namer[Answer], residue_check: ResidueCheck) -> Answer:
     while True:
         view = live.view
         scratch = Scratch(view, live.registry)
-        rows = Rows.blank(piece.num_rows, view)
-        if not arrow.encode(view, piece, rows.codes, rows.keys):
-            return match_batch(live, arrow.Events(piece), residue_check)
+        rows = Rows.blank(len(records), view)
+        if not arrow.encode(view, records, rows.codes, rows.keys):
+            return _match_events(live, records, name, residue_check)
         if scratch.generation == view.generation:
-            found = _match(live, view, scratch, rows, arrow.Events(piece), residue_check)
+            found = _match(live, view, scratch, rows, records, name, residue_check)
             if found is not None:
                 return found
 
@@ -146,29 +176,44 @@ def _keys(view: View, written: Array) -> Array:
 
 
 def _match(
-    live: LiveIndex, view: View, scratch: Scratch, rows: Rows, events: Sequence[Event], residue_check: ResidueCheck
-) -> list[list[Key]] | None:
+    live: LiveIndex,
+    view: View,
+    scratch: Scratch,
+    rows: Rows,
+    events: Sequence[Event],
+    name: Namer[Answer],
+    residue_check: ResidueCheck,
+) -> Answer | None:
     """Match rows and name the keys; None if the index was rebuilt meanwhile."""
     kernels = engine.kernels()
-    count, changes = len(rows.codes), live.registry.changes
+    changes = live.registry.changes
     if kernels is None:
         pairs, residues = plain_pairs(view, scratch, rows)
     else:
         pairs, residues = _kernel_pairs(kernels, view, scratch, rows)
     view.collect(scratch)
     live.watch(view)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=count))])
-    results: list[list[Any]] = names_of_events(live.registry, pairs[1], starts)
-    keys = live.registry.keys
-    for event, owed in residues.items():
-        found = pairs[1][starts[event] : starts[event + 1]].tolist()
-        results[event].extend([keys[entry] for entry in residue_check(view, owed, found, events[event])])
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pairs[0], minlength=len(rows.codes)))])
+    asked = events.take(list(residues)) if isinstance(events, arrow.Records) else map(events.__getitem__, residues)
+    more = {
+        row: residue_check(view, owed, pairs[1][starts[row] : starts[row + 1]].tolist(), event)
+        for (row, owed), event in zip(residues.items(), asked, strict=True)
+    }
+    found = name(live.registry, Entries(pairs[0], pairs[1], starts, more, changes))
+    # Rebuilt meanwhile: an entry's number may have got another owner before it was named.
+    return found if view is live.view else None
+
+
+def _lists(registry: Registry, found: Entries) -> list[list[Key]]:
+    """One list of keys for each event."""
+    results: list[list[Any]] = names_of_events(registry, found.entries, found.starts)
+    keys = registry.keys
+    for event, entries in found.more.items():
+        results[event].extend([keys[entry] for entry in entries])
         results[event] = flat(results[event])
-    if view is not live.view:  # rebuilt meanwhile: an entry's number may have got another owner before it was named
-        return None
-    if live.registry.changes != changes:
+    if registry.changes != found.changes:
         return [flat(result) for result in results]
-    for event in np.unique(pairs[0][live.registry.are_shared(pairs[1])]).tolist():
+    for event in np.unique(found.events[registry.are_shared(found.entries)]).tolist():
         results[event] = flat(results[event])
     return results
 

@@ -72,8 +72,7 @@ class Column:
 
     def write_numbers(self, dimension: Ordered, keys: Array) -> None:
         """Write each row's key in an ordered dimension of numbers."""
-        array = self._array
-        doubles = array if pa.types.is_float64(array.type) else pc.cast(array, pa.float64(), safe=False)
+        array, doubles = self._array, self._doubles()
         columns = engine.columns()
         if columns is None:
             found = number_keys(doubles.to_numpy(zero_copy_only=False) + 0.0)
@@ -86,6 +85,10 @@ class Column:
         """Write each row's key in an ordered dimension of timestamps."""
         whole = pc.cast(pc.cast(self._array, pa.timestamp("us"), safe=False), pa.int64())
         keys[:, dimension.number] = pc.fill_null(whole, ABSENT).to_numpy(zero_copy_only=False)
+
+    def _doubles(self) -> pa.Array:
+        array = self._array
+        return array if pa.types.is_float64(array.type) else pc.cast(array, pa.float64(), safe=False)
 
     # -- Arrow's buffers
 
@@ -103,6 +106,8 @@ class Column:
         """Codes of the values in a coded dimension; -1 for NULL."""
         if self._distinct is None and self._is_plain_text and len(dimension.codes) <= _FEW:
             return self._look_up_few(dimension)
+        if self.kind == values.NUMBER and not pa.types.is_dictionary(self._array.type):
+            return self._look_up_numbers(dimension)
         _, found, places = self._distinct_values()
         get, other = dimension.codes.get, dimension.other
         if self.kind == values.NUMBER:  # whole numbers beyond 2^53 meet doubles as doubles
@@ -117,6 +122,23 @@ class Column:
         table = np.append(np.fromiter(codes.values(), np.int64, len(codes)), missing)
         numbers = table[pc.fill_null(found, len(codes)).to_numpy(zero_copy_only=False)]
         return np.where(self.valid, numbers, -1) if missing >= 0 and self._array.null_count else numbers
+
+    def _look_up_numbers(self, dimension: Coded) -> Array:
+        """Search a sorted list of values, for all rows at once; all meet as doubles."""
+        numbers = dimension.numbers
+        if numbers is None or len(numbers[0]) != len(dimension.codes):  # codes are only ever added
+            codes = dict(dimension.codes)
+            named = np.fromiter(codes, np.float64, len(codes))
+            order = np.argsort(named)
+            numbers = dimension.numbers = (named[order], np.fromiter(codes.values(), np.int64, len(codes))[order])
+        named, found = numbers
+        doubles = self._doubles().to_numpy(zero_copy_only=False)
+        if not len(named):
+            codes_found = np.full(len(doubles), dimension.other)
+        else:
+            places = np.minimum(np.searchsorted(named, doubles), len(named) - 1)
+            codes_found = np.where(named[places] == doubles, found[places], dimension.other)
+        return np.where(self.valid, codes_found, -1) if self._array.null_count else codes_found
 
     def _text_keys(self, ordered: Ordered) -> Array:
         array, found, places = self._distinct_values()

@@ -16,16 +16,21 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tocsin.errors import MatcherError
+from tocsin.filters import normal
 from tocsin.filters.evaluate import Test, compile_condition
 from tocsin.filters.filter import Filter
-from tocsin.filters.index import batch, engine, explain, wire
+from tocsin.filters.index import batch, engine, explain, pairs, wire
 from tocsin.filters.index.header import SLOT, WATCH
+from tocsin.filters.index.join import join
+from tocsin.filters.index.layout import Array
 from tocsin.filters.index.live import LiveIndex, segment_bytes
 from tocsin.filters.index.registry import Key, Shared, not_an_event
 from tocsin.filters.index.view import Scratch, View
 from tocsin.filters.language import parse
+from tocsin.filters.syntax import IsNull
 from tocsin.model import Event
 
 __all__ = ["Matcher"]
@@ -44,6 +49,7 @@ class Matcher:
         """Make a matcher, with these filters in it."""
         engine.start()
         self._live = LiveIndex()
+        self._key_column = pairs.KeyColumn(self._live)
         self._tests: dict[str, Test] = {}
         self._residue_tests = 0
         self.add_many(filters)
@@ -147,6 +153,26 @@ class Matcher:
         """
         return batch.match_batch(self._live, events, self._true_residues)
 
+    def match_pairs(self, data: Any) -> tuple[Array, pa.Array]:
+        """Say which rows match which filters, in two columns of equal length: row numbers from 0, ascending, and keys.
+
+        The same answer as `match_batch`, for whoever goes on in columns. Keys are an Arrow array of texts or of 64-bit
+        whole numbers.
+
+        Args:
+            data: as for `match_batch`.
+
+        Raises:
+            MatcherError: as for `match_batch`; or keys are of both kinds, or longer than 64 bits.
+        """
+        return pairs.match_pairs(self._live, self._key_column, data, self._true_residues)
+
+    def fields(self) -> set[tuple[str, ...]]:
+        """The names that filters look at, each as a path: `("data", "a", "b")`. May hold some of removed filters."""
+        space = self._live.view.space
+        found = {field.path for value in list(space.terms.values()) for field in normal.fields(IsNull(value, False))}
+        return found | {field.path for residue in list(space.residues.values()) for field in normal.fields(residue)}
+
     def explain(self, key: Key, event: Event) -> explain.Explanation:
         """Say test by test why the filter under `key` matches the event or not.
 
@@ -202,16 +228,18 @@ class Matcher:
             return wire.dump(self._live.registry, self._live.view)
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Matcher:
-        """Undo `to_bytes`.
+    def from_bytes(cls, stored: bytes, *more: bytes) -> Matcher:
+        """Undo `to_bytes`; several stored matchers, whose keys differ, become one.
 
         Raises:
-            MatcherError: these bytes are not a matcher's, or of another version.
+            MatcherError: these bytes are not a matcher's, or of another version; or two have the same key.
         """
-        if not isinstance(stored, bytes | bytearray | memoryview):
-            raise MatcherError(f"bytes are expected, not {type(stored).__name__}", help="make them with to_bytes()")
+        for one in (stored, *more):
+            if not isinstance(one, bytes | bytearray | memoryview):
+                raise MatcherError(f"bytes are expected, not {type(one).__name__}", help="make them with to_bytes()")
         made = cls()
-        made._live.start_from(*wire.load(stored))
+        parts = [wire.load(one) for one in (stored, *more)]
+        made._live.start_from(*(join(parts) if more else parts[0]))
         return made
 
     def __len__(self) -> int:

@@ -210,6 +210,11 @@ class Registry:
         shared: Array = (entries < known.size) & (known.data[np.minimum(entries, len(known.data) - 1)] != 0)
         return shared
 
+    def shared_entries(self) -> list[int]:
+        """Entries that have (or had) several keys."""
+        found: list[int] = np.flatnonzero(self._is_shared.used).tolist()
+        return found
+
     # -- rows
 
     def rows(self, entry: int) -> list[int]:

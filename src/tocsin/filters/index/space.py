@@ -42,7 +42,7 @@ MAX_COMPUTED_TERMS = 256
 class Coded:
     """A coded dimension: the dictionary of the values filters mention."""
 
-    __slots__ = ("codes", "names", "number", "other", "term", "test")
+    __slots__ = ("codes", "names", "number", "numbers", "other", "term", "test")
 
     def __init__(self, number: int, term: str, test: str) -> None:
         """A dimension without codes yet."""
@@ -52,6 +52,8 @@ class Coded:
         """The code of a value no filter names; made when some filter says NOT IN."""
         self.names: Named | None = None
         """The texts of `codes` for Arrow columns, see `texts`."""
+        self.numbers: tuple[np.ndarray, np.ndarray] | None = None
+        """The numbers of `codes` in order, and their codes, for Arrow columns."""
 
 
 class Ordered:
@@ -164,7 +166,7 @@ class Space:
         """A bare name is found while walking over an event; anything else costs every event, so it is limited."""
         if term in self.terms:
             return True
-        if not (isinstance(value, Field) and len(value.path) == 1):
+        if not _is_bare(value):
             # A distance has its own centre in every filter: its box is indexed, itself it is asked of candidates only.
             if len(self._computed) >= MAX_COMPUTED_TERMS or (isinstance(value, Call) and value.name == "distance_km"):
                 return False
@@ -285,7 +287,7 @@ class Space:
         if not isinstance(asked, IsNull):
             raise ValueError(f"{term!r} is not a term")
         self.terms[term] = asked.value
-        if not (isinstance(asked.value, Field) and len(asked.value.path) == 1):
+        if not _is_bare(asked.value):
             self._computed.add(term)
 
     def restore_coded(self, term: str, test: str) -> None:
@@ -307,6 +309,26 @@ class Space:
         self._ordered[term, kind] = Ordered(len(self.ordered), term, kind, labels)
         self.ordered.append(self._ordered[term, kind])
         self.version += 1
+
+    def adopt(self, other: Space) -> tuple[list[int], list[int], list[int]]:
+        """Take over all that another space has, its labels excepted.
+
+        Returns:
+            The new numbers of its codes, of its coded and of its ordered dimensions.
+        """
+        for term, value in other.terms.items():
+            if term not in self.terms:
+                self.terms[term] = value
+                if not _is_bare(value):
+                    self._computed.add(term)
+        self.residues |= other.residues
+        coded = [self.coded_dimension(dimension.term, dimension.test) for dimension in other.coded]
+        codes = []
+        for code, (owner, value) in enumerate(zip(other.code_owner, other.code_values, strict=True)):
+            is_other = code == other.coded[owner].other
+            codes.append(self.other(coded[owner]) if is_other else self.code(coded[owner], value))
+        ordered = [self.ordered_dimension(dimension.term, dimension.kind).number for dimension in other.ordered]
+        return codes, [dimension.number for dimension in coded], ordered
 
     # -- renumbering
 
@@ -334,6 +356,10 @@ class Space:
             fresh.restore_code(fresh.coded[owner.number], self.code_values[code], code == owner.other)
         fresh.version = self.version + 1
         return fresh, moved
+
+
+def _is_bare(value: Value) -> bool:
+    return isinstance(value, Field) and len(value.path) == 1
 
 
 def _points(cuts: Cuts, kind: str) -> list[Any] | None:

@@ -1,0 +1,1 @@
+"""`make demo`. See `__main__`."""

@@ -1,0 +1,66 @@
+"""Small files that are there whole or not at all, also after a power cut.
+
+Promised: when a function returns, content and name are on stable storage; a reader never sees half a file.
+Not promised: anything on file systems without hard links (`create`), or without `fsync`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+
+__all__ = ["create", "replace", "sync_directory", "sync_file"]
+
+
+def create(path: str, data: bytes) -> None:
+    """Write a file that is not there yet.
+
+    Raises:
+        FileExistsError: it is there; of several who try only one succeeds.
+    """
+    with _draft(path, data) as draft:
+        os.link(draft, path)  # fails if the name is taken, unlike a rename
+    sync_directory(os.path.dirname(path))
+
+
+def replace(path: str, data: bytes) -> None:
+    """Write a file, in the place of one that may be there."""
+    with _draft(path, data) as draft:
+        os.replace(draft, path)
+    sync_directory(os.path.dirname(path))
+
+
+def sync_file(path: str) -> None:
+    """Bring a file's content to stable storage."""
+    _sync(path)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory as durable as what they name."""
+    _sync(path or ".")
+
+
+@contextlib.contextmanager
+def _draft(path: str, data: bytes) -> Iterator[str]:
+    """The content under another name, which is gone in the end. It begins with a dot, so that readers pass it over."""
+    directory, name = os.path.split(path)
+    draft = os.path.join(directory, f".{name}.{secrets.token_hex(8)}")
+    try:
+        with open(draft, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+
+
+def _sync(path: str) -> None:
+    place = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)

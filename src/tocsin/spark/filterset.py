@@ -1,0 +1,318 @@
+"""`FilterSet`: filters that change while queries run, as a directory of versions.
+
+    filters = FilterSet("plant.filters")
+    filters.change(put={"ops": "value > 9"}, remove=["old"])      # → 8
+    events = spark.readStream.format("tocsin").option("url", …).option("filters", "plant.filters").load()
+    ts.match(events, filters)                                     # follows; no restart
+
+The source writes the version that is newest when a batch begins into the batch's offset, which Spark keeps in the
+checkpoint, and into the column `filters`. So a batch that is repeated after a crash meets the same filters, whatever
+changed since. Every version stays loadable; see `versions` for the files.
+
+Concurrency: any number of processes may read and change a set. A change is in force, all of it, when `change` returns.
+Executors on other machines need the directory at the same path.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tocsin.errors import BadFilter, BadFiltersError, FilterSetError, MatcherError
+from tocsin.filters.filter import Filter
+from tocsin.filters.index import Matcher
+from tocsin.filters.index.registry import Key
+from tocsin.spark.checking import checked, good_ones, kind_of
+from tocsin.spark.shards import Layout
+from tocsin.spark.versions import Change, Files, Row
+
+__all__ = ["FilterSet"]
+
+_log = logging.getLogger(__name__)
+
+PARSING = 100
+"""Reading a filter's text takes so many times as long as loading it compiled (0.4 ms and 4 µs)."""
+SHARE = 20
+"""A base is made when the changes since the last one outgrow this part of it: a new reader then parses for seconds."""
+SMALL = 1 << 18
+"""Bytes of changes (some two thousand filters) up to which nobody minds parsing them."""
+
+
+class FilterSet:
+    """A directory of immutable versions of a set of filters, each filter known by a key.
+
+    All keys of a set are text, or all are whole numbers of 64 bits: what the first change has.
+
+    Args:
+        path: the directory; the first change makes it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Nothing is opened or made yet."""
+        self.path = os.path.realpath(path)
+        self._files = _files_of(self.path)
+        self._texts: tuple[int, dict[Key, str]] = (0, {})
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[FilterSet], tuple[str]]:
+        """Pickle as its path."""
+        return FilterSet, (self.path,)
+
+    @property
+    def version(self) -> int:
+        """The newest version.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        return self._known(None)
+
+    @property
+    def key_type(self) -> type[str] | type[int] | None:
+        """Of which kind the keys are; None as long as there was none.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        newest = self._known(None)
+        for version in range(1, newest + 1):  # in truth the first, unless somebody began with an empty change
+            kind = self._files.change(version).kind
+            if kind is not None:
+                return kind
+        return None
+
+    def filters(self, version: int | None = None) -> dict[Key, str]:
+        """All filters of a version (None: the newest), by key.
+
+        Raises:
+            FilterSetError: there is no such version.
+        """
+        wanted = self._known(version)
+        start = max((base for base in self._files.bases() if base <= wanted), default=0)
+        found = self._files.base(start) if start else {}
+        for between in range(start + 1, wanted + 1):
+            _apply(self._files.change(between), found)
+        return found
+
+    def change(self, put: Mapping[Key, str | Filter] | None = None, remove: Iterable[Key] = ()) -> int:
+        """Add or replace some filters and remove others, all at once; returns the version that has them.
+
+        What is there already, or is not there to be removed, is passed over; if nothing is left to change, no version
+        is made. So a change may be repeated when its writer does not know whether it was done.
+
+        Raises:
+            BadFiltersError: some filters are bad; nothing changed.
+            FilterSetError: a key is put and removed at once, or is of another kind than the others.
+        """
+        wanted: dict[Key, Any] = {
+            key: each.text if isinstance(each, Filter) else each for key, each in (put or {}).items()
+        }
+        wrong = [checked(key, text) for key, text in wanted.items() if not isinstance(text, str)]
+        if wrong:
+            raise _refused([each for each in wrong if isinstance(each, BadFilter)], len(wanted))
+        gone = list(dict.fromkeys(remove))
+        both = next((key for key in gone if key in wanted), None)
+        if both is not None:
+            raise FilterSetError(
+                f"the key {both!r} is put and removed at once", path=self.path, help="a put replaces; leave one out"
+            )
+        good: set[Key] = set()
+        with self._lock:
+            while True:
+                head = self._files.newest()
+                texts = self._current(head)
+                rows = [Row(key, text, texts.get(key)) for key, text in wanted.items() if texts.get(key) != text]
+                rows += [Row(key, None, texts[key]) for key in gone if key in texts]
+                if head and not rows:
+                    return head
+                matcher = self._grown(head, rows, good)
+                kind = self._kind(head, rows)
+                if self._files.write_change(head + 1, Change(rows, kind)):
+                    break
+            _apply(Change(rows, kind), texts)
+            self._texts = (head + 1, texts)
+            if matcher is not None:
+                for row in rows:
+                    if row.after is None:
+                        matcher.remove(row.key)
+                self._files.write_base(head + 1, texts, kind, matcher.to_bytes())
+        return head + 1
+
+    def _current(self, head: int) -> dict[Key, str]:
+        """The filters of the newest version; kept from one change to the next."""
+        version, texts = self._texts
+        if not 0 < version <= head:
+            texts = self.filters(head) if head else {}
+        else:
+            for between in range(version + 1, head + 1):
+                _apply(self._files.change(between), texts)
+        self._texts = (head, texts)
+        return texts
+
+    def _kind(self, head: int, rows: list[Row]) -> type[str] | type[int] | None:
+        present = self.key_type if head else None
+        kinds = {type(row.key) for row in rows} | ({present} if present is not None else set())
+        if len(kinds) > 1 and kinds <= {str, int}:
+            raise FilterSetError(
+                "keys are of two kinds, text and whole numbers", path=self.path, help="a set has one kind of keys"
+            )
+        return present if present is not None else kind_of([row.key for row in rows if row.after is not None])
+
+    def _grown(self, head: int, rows: list[Row], good: set[Key]) -> Matcher | None:
+        """Check what is put. If a base is due, the index of the version before, with what is put in it."""
+        weight = sum(len(row.after or "") for row in rows) + self._since_base(head)
+        bases = self._files.bases()
+        due = weight > SMALL and weight * SHARE > (self._files.index_size(bases[-1]) if bases else 0)
+        matcher = self._loaded(head, Layout(), 0) if due else None
+        bad: list[BadFilter] = []
+        unread = [(row.key, row.after) for row in rows if row.after is not None and (due or row.key not in good)]
+        found = good_ones(unread, bad)
+        if matcher is not None:
+            matcher.add_many(found)
+        else:
+            for _ in found:
+                pass
+        if bad:
+            raise _refused(bad, len(unread))
+        good.update(key for key, _ in unread)
+        return matcher
+
+    def _since_base(self, head: int) -> int:
+        bases = self._files.bases()
+        return self._files.size((bases[-1] if bases else 0) + 1, head)
+
+    def prune(self, keep: int = 1) -> int:
+        """Remove all but the newest bases, and what writers left that were killed; returns how many bases went.
+
+        Every version stays loadable; those long before the first base that is kept take longer to load.
+        """
+        old = self._files.bases()[: -keep or None]
+        for version in old:
+            self._files.remove_base(version)
+        self._files.sweep()
+        return len(old)
+
+    # -- matching
+
+    def matcher(self, version: int | None = None, *, layout: Layout | None = None, shard: int = 0) -> Matcher:
+        """A matcher with the filters of a version (None: the newest), or with one shard of them.
+
+        One is kept for each set and shard in a process, and is brought to the version asked for by doing or undoing
+        changes. So it is yours until somebody in this process asks for another version of the same shard.
+
+        Raises:
+            FilterSetError: there is no such version, or a file is damaged.
+        """
+        wanted = self._known(version)
+        place = (self.path, layout or Layout(), shard)
+        with _held_lock:
+            held = _held.setdefault(place, _Held())
+        with held.lock:
+            if held.matcher is not None and held.version == wanted:
+                return held.matcher
+            matcher, held.matcher = held.matcher, None  # half-way brought it is nobody's
+            if matcher is not None and self._cost(held.version, wanted) <= self._best_base(wanted)[0]:
+                self._bring(matcher, held.version, wanted, *place[1:])
+            else:
+                matcher = self._loaded(wanted, *place[1:])
+            held.matcher, held.version = matcher, wanted
+            return matcher
+
+    def _loaded(self, wanted: int, layout: Layout, shard: int) -> Matcher:
+        """Make a matcher from the base from which it is quickest."""
+        _, start = self._best_base(wanted)
+        if not start:
+            matcher = Matcher()
+        else:
+            matcher = self._base_matcher(start)
+            if layout.shards > 1:
+                for key in self._files.base(start):
+                    if layout.shard_of(key) != shard:
+                        matcher.remove(key)
+                matcher.optimize()
+        self._bring(matcher, start, wanted, layout, shard)
+        return matcher
+
+    def _base_matcher(self, version: int) -> Matcher:
+        try:
+            return Matcher.from_bytes(self._files.index(version))
+        except MatcherError as error:  # of another release of Tocsin: the texts have it all, it only takes longer
+            _log.warning("the index of version %d of %s cannot be used: %s", version, self.path, error.message)
+            return Matcher(self._files.base(version).items())
+
+    def _best_base(self, wanted: int) -> tuple[int, int]:
+        """What it costs to load a version, in bytes of index, and from which base; 0 is the empty set."""
+        bases = self._files.bases()
+        near = [max((base for base in bases if base <= wanted), default=0)]
+        near += [base for base in bases if base > wanted][:1]
+        return min(
+            (self._cost(start, wanted) + (self._files.index_size(start) if start else 0), start) for start in near
+        )
+
+    def _cost(self, start: int, wanted: int) -> int:
+        return PARSING * self._files.size(min(start, wanted) + 1, max(start, wanted))
+
+    def _bring(self, matcher: Matcher, start: int, wanted: int, layout: Layout, shard: int) -> None:
+        """Do the changes from one version to another, or undo them."""
+        target: dict[Key, str | None] = {}
+        if start <= wanted:
+            for version in range(start + 1, wanted + 1):
+                target.update((row.key, row.after) for row in self._files.change(version).rows)
+        else:
+            for version in range(start, wanted, -1):
+                target.update((row.key, row.before) for row in self._files.change(version).rows)
+        mine = {key: text for key, text in target.items() if layout.shard_of(key) == shard}
+        for key, text in mine.items():
+            if text is None:
+                matcher.remove(key)
+        matcher.add_many((key, text) for key, text in mine.items() if text is not None)
+
+    def _known(self, version: int | None) -> int:
+        newest = self._files.newest()
+        if not newest:
+            raise FilterSetError(
+                f"there is no filter set at {self.path}",
+                path=self.path,
+                help="make it with FilterSet(path).change(put={key: filter}); on a cluster all machines need the path",
+            )
+        if version is None:
+            return newest
+        if type(version) is not int or not 1 <= version <= newest:
+            raise FilterSetError(
+                f"the filter set {self.path} has no version {version}", path=self.path, help=f"it has 1 to {newest}"
+            )
+        return version
+
+
+class _Held:
+    """A matcher of this process, and which version it has."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.matcher: Matcher | None = None
+        self.version = 0
+
+
+_held: dict[tuple[str, Layout, int], _Held] = {}
+_held_lock = threading.Lock()
+_known_files: dict[str, Files] = {}
+
+
+def _files_of(path: str) -> Files:
+    """One for each path and process: it remembers the newest version."""
+    return _known_files.setdefault(path, Files(path))
+
+
+def _refused(bad: list[BadFilter], count: int) -> BadFiltersError:
+    return BadFiltersError(bad, of=count, help="mend them or leave them out; nothing changed")
+
+
+def _apply(change: Change, texts: dict[Key, str]) -> None:
+    for key, after, _ in change.rows:
+        if after is None:
+            texts.pop(key, None)
+        else:
+            texts[key] = after

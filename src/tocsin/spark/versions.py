@@ -1,0 +1,188 @@
+"""The files of a filter set: one small file for every version, and now and then the whole set beside one.
+
+    00000000000000000007.change     Arrow IPC: key, filter (NULL: removed), before (NULL: was not there)
+    00000000000000000007.base       Arrow IPC: key, filter; all of version 7
+    00000000000000000007.index      the same compiled: `Matcher.to_bytes`
+
+Promises:
+    - A version is made by linking a finished, synced file to its name. A name can be taken once, so of two writers one
+      makes version 8; a writer that dies leaves the set as it was.
+    - Versions begin at 1 and have no gaps; their files never change and are never removed.
+    - A change can be undone as well as done: it holds what was there before.
+    - A base says nothing that the changes do not; a set without any is complete.
+Does not promise:
+    - File systems without hard links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from tocsin.errors import FilterSetError
+from tocsin.filters.index.registry import Key
+from tocsin.journal import durably
+
+__all__ = ["Change", "Files", "Row"]
+
+_LEFTOVER = 3600.0  # seconds after which a file that was being written is taken for a dead writer's
+_KINDS: dict[type | None, pa.DataType] = {str: pa.string(), int: pa.int64(), None: pa.null()}
+
+
+class Row(NamedTuple):
+    """What a version changes for one key."""
+
+    key: Key
+    after: str | None
+    before: str | None
+
+
+class Change(NamedTuple):
+    """One version: its rows, and of which kind its keys are."""
+
+    rows: list[Row]
+    kind: type[str] | type[int] | None
+
+
+class Files:
+    """The directory of one set."""
+
+    def __init__(self, path: str) -> None:
+        """Nothing is looked at yet."""
+        self.path = path
+        self._newest = 0
+
+    def newest(self) -> int:
+        """The newest version; 0 if there is no set. Cheap to ask again: only what came since is looked for."""
+        if self._newest and not self._change(self._newest).exists():
+            self._newest = 0  # another set is in this place now
+        if not self._newest:
+            self._newest = max(self._numbers("change"), default=0)
+        while self._change(self._newest + 1).exists():
+            self._newest += 1
+        return self._newest
+
+    def bases(self) -> list[int]:
+        """Versions that have a base, in order."""
+        return sorted(set(self._numbers("base")) & set(self._numbers("index")))
+
+    def _numbers(self, ending: str) -> Iterable[int]:
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self.path):
+                number, _, rest = name.partition(".")
+                if rest == ending and number.isdigit():
+                    yield int(number)
+
+    def size(self, first: int, last: int) -> int:
+        """Bytes of the changes from one version to another, both included."""
+        return sum(self._size(self._change(version)) for version in range(first, last + 1))
+
+    def index_size(self, version: int) -> int:
+        """Bytes of the compiled index of a base."""
+        return self._size(self._place(version, "index"))
+
+    def _size(self, place: Path) -> int:
+        try:
+            return place.stat().st_size
+        except FileNotFoundError:
+            raise self._missing(place) from None
+
+    # -- reading
+
+    def change(self, version: int) -> Change:
+        """What a version changed.
+
+        Raises:
+            FilterSetError: there is no such version, or its file is damaged.
+        """
+        table = self._table(self._change(version))
+        columns = (table.column(name).to_pylist() for name in ("key", "filter", "before"))
+        kinds = {of_arrow: kind for kind, of_arrow in _KINDS.items()}
+        return Change(list(map(Row, *columns)), kinds[table.schema.field("key").type])
+
+    def base(self, version: int) -> dict[Key, str]:
+        """All filters of a version that has a base."""
+        table = self._table(self._place(version, "base"))
+        return dict(zip(table.column("key").to_pylist(), table.column("filter").to_pylist(), strict=True))
+
+    def index(self, version: int) -> bytes:
+        """The compiled filters of a version that has a base."""
+        try:
+            return self._place(version, "index").read_bytes()
+        except FileNotFoundError:
+            raise self._missing(self._place(version, "index")) from None
+
+    def _table(self, place: Path) -> pa.Table:
+        try:
+            with pa.OSFile(str(place)) as file:
+                return pa.ipc.open_file(file).read_all()
+        except FileNotFoundError:
+            raise self._missing(place) from None
+        except (pa.ArrowException, OSError) as error:
+            raise FilterSetError(f"{place} is damaged: {error}", path=self.path, help="restore it") from None
+
+    def _missing(self, place: Path) -> FilterSetError:
+        return FilterSetError(
+            f"there is no {place.name} in the filter set {self.path}", path=self.path, help="was it removed? try again"
+        )
+
+    # -- writing
+
+    def write_change(self, version: int, change: Change) -> bool:
+        """Make a version; False if another writer was quicker, and nothing was done."""
+        keys, after, before = zip(*change.rows, strict=True) if change.rows else ((), (), ())
+        columns = {"key": pa.array(keys, _KINDS[change.kind])}
+        columns |= {"filter": pa.array(after, pa.string()), "before": pa.array(before, pa.string())}
+        if not os.path.isdir(self.path):
+            os.makedirs(self.path, exist_ok=True)
+            durably.sync_directory(os.path.dirname(self.path))
+        try:
+            durably.create(str(self._change(version)), _as_bytes(pa.table(columns)))
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise FilterSetError(
+                f"no version can be made in {self.path}: {error}", path=self.path, help="it needs space, and hard links"
+            ) from None
+        return True
+
+    def write_base(self, version: int, filters: dict[Key, str], kind: type | None, index: bytes) -> None:
+        """Put the whole set beside a version. Done twice it is the same."""
+        columns = {
+            "key": pa.array(list(filters), _KINDS[kind]),
+            "filter": pa.array(list(filters.values()), pa.string()),
+        }
+        durably.replace(str(self._place(version, "index")), index)
+        durably.replace(str(self._place(version, "base")), _as_bytes(pa.table(columns), "zstd"))
+
+    def remove_base(self, version: int) -> None:
+        """Remove what stands beside a version; the version stays."""
+        for ending in ("base", "index"):
+            self._place(version, ending).unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove what writers left that died while they wrote."""
+        for name in os.listdir(self.path):
+            place = Path(self.path, name)
+            with contextlib.suppress(FileNotFoundError):
+                if name.startswith(".") and time.time() - place.stat().st_mtime > _LEFTOVER:
+                    place.unlink()
+
+    def _change(self, version: int) -> Path:
+        return self._place(version, "change")
+
+    def _place(self, version: int, ending: str) -> Path:
+        return Path(self.path, f"{version:020d}.{ending}")
+
+
+def _as_bytes(table: pa.Table, compression: str | None = None) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
