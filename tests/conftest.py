@@ -30,6 +30,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--crash-runs", type=int, default=200, help="how many processes tests/crash kills at random")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that need Spark all go to one worker, so that there is one JVM; the others go wherever there is room.
+
+    This is what `--dist loadgroup` is for; xdist 3.8 forgets its groups under pytest 9.2 (its issue 1386).
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return OneSpark(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test. A fixture that is an async context manager is entered around it, in the same task."""

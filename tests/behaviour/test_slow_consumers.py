@@ -82,6 +82,17 @@ async def test_memory_does_not_follow_the_backlog(file_url: str, clock: Any) -> 
         assert await lag(bus, "stopped") == 40_000
 
 
+async def test_memory_does_not_follow_what_is_settled(bus: Any) -> None:
+    """One delivery is held for ever; of the many that are settled meanwhile nothing may stay."""
+    sub = await bus.subscribe("TRUE", consumer="ops", ack_wait=10**8)
+    await bus.publish(event("held", priority=10))
+    assert ids(await take(bus, sub)) == ["held"]
+    for chunk in range(10):
+        await bus.publish_many(numbered(250, first=1 + 250 * chunk))
+        await ack_all(await take(bus, sub))
+    assert len(bus._node.mailboxes["ops"]._alarms) < 1000
+
+
 async def test_waiting_consumers_do_not_keep_the_node_busy(bus: Any) -> None:
     subs = [await bus.subscribe(f"n = {n}", consumer=f"c{n}") for n in range(200)]
     waits = [asyncio.ensure_future(sub.next()) for sub in subs]

@@ -2,7 +2,7 @@
 
 Only one SparkContext can live in a process, and each costs a JVM. So a test that needs other settings takes
 `spark.newSession()`: the same Spark, with SQL settings of its own. Under xdist all tests of this folder go to one
-worker (`--dist loadgroup`), while the others do the rest.
+worker (`make test` does so; see `tests/conftest.py`), while the others do the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ _HABITS = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depreca
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.xdist_group("spark"))
     item.add_marker(_HABITS)
 
 

@@ -178,6 +178,17 @@ def test_what_is_no_session_is_refused() -> None:
         register(object())  # type: ignore[arg-type]
 
 
+def test_another_release_of_spark_is_refused() -> None:
+    from tocsin.spark import register
+
+    class Old:
+        _jsparkSession = None
+        version = "3.5.8"
+
+    with pytest.raises(SessionError, match=r"Spark 3\.5\.8, and PySpark is 4\.3.*unset SPARK_HOME"):
+        register(Old())  # type: ignore[arg-type]
+
+
 # A driver with everything under way: a job, a stream through Python, and a child that has inherited the JVM's stdin.
 DRIVER = """
 import json, os, sys, threading, time

@@ -435,7 +435,7 @@ def test_a_stream_filters_and_starts_where_it_is_told(spark: Any, live: Any, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_life_of_a_stream(spark: Any, live: Any, tmp_path: Path, seed: int) -> None:
-    """Stopped anywhere and started again, with other limits each time, while the journal grows, is merged and trimmed."""
+    """Stopped anywhere and started again with other limits, while the journal grows, is merged and trimmed."""
     journal, clock, path = live
     choose = random.Random(seed)
     batches: dict[int, list[int]] = {}

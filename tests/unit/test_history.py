@@ -205,6 +205,32 @@ def test_trimming_may_come_between() -> None:
         journal.blocks(5)
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_trimming_may_overtake_a_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    """What is left is found, the rest is passed over: who trims knows that nobody needs it."""
+    monkeypatch.setattr("tocsin.journal.reader._PAGE", 4)
+    padding = "x" * 100_000 if large else ""  # a large block is read when its events are asked for, not before
+    with SqliteJournal(tmp_path / "j.db", merge=False) as journal:
+
+        def trimming(event: Event) -> bool:
+            """Trim up to 10 before the end, as soon as anything was found."""
+            journal.trim(50)
+            return True
+
+        for number in range(60):
+            journal.append([Event("rate", "desk", data={"pair": "USD/EUR", "value": number, "more": padding})])
+        scan = history.scan(journal, {0: RATES}, 2, journal.head)
+        first, *_ = next(scan)
+        journal.trim(30)
+        assert (first, [offset for offset, *_ in scan][-31:]) == (2, list(range(30, 61)))
+        pieces = history.pieces(journal, RATES, since(31), now=NOON, upto=60)
+        assert next(pieces) == [31]
+        journal.trim(40)
+        assert [offset for piece in pieces for offset in piece][-21:] == list(range(40, 61))
+        found = history.search(journal, RATES, last(60), now=NOON, upto=60, alive=trimming)
+        assert found[-11:] == list(range(50, 61))
+
+
 def test_a_lost_block_holds_nothing() -> None:
     events = stored([rate(number) for number in range(90)])
     journal = PastJournal(events, 30)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
@@ -572,3 +573,25 @@ def fields(text: str) -> set[tuple[str, ...]]:
 
     walk(Filter(text).condition)
     return found
+
+
+def test_numbers_of_every_type_against_numbers_far_and_near(engines: str) -> None:
+    """Named numbers that lie close together are looked up in a table, others searched: no difference."""
+    draw = random.Random(8)
+    pool: list[Any] = [0, 1, 2, 3, -5, 127, -128, 200, 255, 32767, 65535, 70_000, 2.5, 1e300, math.inf]
+    pool += [2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)]
+    types = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64()]
+    matches = 0
+    for kind in types * 6:
+        named = draw.sample(pool, draw.choice([3, 6, len(pool)]))
+        if draw.random() < 0.5:
+            named = [value for value in named if abs(value) < 1000] or [1]
+        literals = ["1e999" if value == math.inf else repr(value) for value in named]
+        texts = [f"x = {value}" for value in literals]
+        texts += [f"x NOT IN ({', '.join(literals[:3])})", f"x IN ({', '.join(literals[:3])})"]
+        column: list[Any] = []
+        for value in draw.choices([*pool, None], k=20):
+            with contextlib.suppress(pa.ArrowInvalid, OverflowError):
+                column.append(None if value is None else pa.scalar(value, kind).as_py())
+        matches += check(texts, rows(x=pa.array(column, kind)), columns=True)
+    assert matches > 500

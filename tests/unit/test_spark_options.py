@@ -121,7 +121,9 @@ def test_sparks_own_options_pass() -> None:
 
 
 def test_options_of_writing() -> None:
-    found = write_options({**URL, "writer": "w", "batch": "3", "staging": "/s", "extraColumns": "attributes", "token": "t"})
+    found = write_options(
+        {**URL, "writer": "w", "batch": "3", "staging": "/s", "extraColumns": "attributes", "token": "t"}
+    )
     assert (found.writer, found.staging, found.extra_columns, found.token) == ("w", "/s", True, "t")
     plain = write_options(URL)
     assert (plain.writer, plain.staging, plain.extra_columns) == (None, "/var/plant.db.staging", False)

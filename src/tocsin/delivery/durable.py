@@ -70,7 +70,8 @@ def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
     where = _place(place) if place is not None else _Place(1, {}, [], [])
     mailbox = Mailbox(name, who.options)
     mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), where.epochs, where.notices
-    for record in who.lanes:
+    for number, record in enumerate(who.lanes, 1):
+        record.number = record.number or number  # files of old have none
         lane = Lane(record, who.options.order == "priority", where.frontiers.get(record.id))
         lane.ceded = set(where.ceded.get(record.id, ()))
         mailbox.lanes[record.id] = lane

@@ -43,6 +43,10 @@ class LaneRecord(msgspec.Struct, array_like=True):
     """What was not settled when it ended, as far as it is not above where it stood."""
     end: int = 0
     """The newest offset when it ended; 0: it has not, or the file is too old to tell."""
+    number: int = 0
+    """Subscriptions of a consumer are numbered as they are made; 0: the file is too old to tell."""
+    last: int = 0
+    """The number of the newest there was when it ended: those after it may take up what it has dropped."""
 
 
 class Lane:

@@ -136,25 +136,25 @@ class Mailbox:
     def owner_of(self, event: Event, among: Sequence[Lane] | None = None) -> Lane | None:
         """The one lane that delivers an event, or has: of those there when it came, the first open one that accepts it.
 
-        If there was none, or it has ended before the event was settled: the first made after that. None: nobody's.
+        If there was none, or it has ended before the event was settled: the first made since then that accepts it.
         `among`: what `lanes_about` says of a range that holds the event.
         """
         level, offset = self.level_of(event), event.offset or 0
         lanes = self.lanes_about(offset, offset) if among is None else among
         place = bisect_right(self.epochs, offset, key=lambda epoch: epoch.first)
         opened = self.epochs[place - 1].lanes if place else []
-        since = offset
+        last = -1
         for lane in (*(self.lanes[name] for name in opened if name in self.lanes), *lanes):
             if lane.was_there(offset) and lane.accepts(event):
                 if not lane.has_dropped(offset, level):
                     return lane
-                since = max(offset, lane.record.end)
+                last = lane.record.last or -1
                 break
         for lane in lanes:
-            if lane.record.seam >= since and lane.accepts(event):
+            if lane.record.number > last and lane.record.seam >= offset and lane.accepts(event):
                 if not lane.has_dropped(offset, level):
                     return lane
-                since = lane.record.end
+                last = lane.record.last or -1
         return None
 
     def comes_first(self, lane: str, other: str) -> bool:
@@ -211,18 +211,16 @@ class Mailbox:
                 woken.add(heir.id)
                 if item.offset in self.again:
                     self.come_again(item)
+        queued = sorted((offset, level) for level in lane.levels for offset in lane.queues[level] if offset > since)
+        for offset, level in queued[: max(0, MOST_CEDED - len(lane.ceded))]:  # in their order, since they are read so
+            if (heir := heir_of(offset)) is None:
+                continue
+            lane.ceded.add(offset)
+            if not self._has_in_hand(offset):
+                self.come_again(Item(offset, level, heir.id))
+                woken.add(heir.id)
         for level in lane.levels:
-            kept: deque[int] = deque()
-            for offset in lane.queues[level]:
-                heir = heir_of(offset) if offset > since and len(lane.ceded) < MOST_CEDED else None
-                if heir is None:
-                    kept.append(offset)
-                    continue
-                lane.ceded.add(offset)
-                if not self._has_in_hand(offset):
-                    self.come_again(Item(offset, level, heir.id))
-                    woken.add(heir.id)
-            lane.queues[level] = kept
+            lane.queues[level] = deque(offset for offset in lane.queues[level] if offset not in lane.ceded)
         return woken
 
     # -- going out
@@ -278,10 +276,9 @@ class Mailbox:
     def _hand_out(self, item: Item, event: Event, member: str, holder: str, now: int) -> None:
         item.attempt += 1
         item.event, item.member, item.holder = event, member, holder
-        item.deadline = now + round(self.options.ack_wait * SECOND)
         self.flying[item.offset] = item
         self.in_flight_of[member] = self.in_flight_of.get(member, 0) + 1
-        heapq.heappush(self._alarms, (item.deadline, item.offset, item.attempt))
+        self._set_alarm(item, now + round(self.options.ack_wait * SECOND))
         self.counters["delivered"] += 1
         self.counters["redelivered"] += item.attempt > 1
 
@@ -331,15 +328,12 @@ class Mailbox:
 
     def rest(self, item: Item, due: int) -> None:
         """Let an item that is in no hands come again when it is due."""
-        item.deadline = due
         self.resting[item.offset] = item
-        heapq.heappush(self._alarms, (due, item.offset, item.attempt))
+        self._set_alarm(item, due)
 
     def extend(self, offset: int, now: int) -> None:
         """Give an event in flight its whole time again."""
-        item = self.flying[offset]
-        item.deadline = now + round(self.options.ack_wait * SECOND)
-        heapq.heappush(self._alarms, (item.deadline, offset, item.attempt))
+        self._set_alarm(self.flying[offset], now + round(self.options.ack_wait * SECOND))
 
     def release(self, holder: str) -> list[Item]:
         """Take back what a handle has in hand; returns what is dead now."""
@@ -353,19 +347,33 @@ class Mailbox:
         if offset in self.flying:
             self._land(offset)
 
+    def add(self, lane: Lane) -> None:
+        """Take in a subscription that was just made."""
+        lane.record.number = 1 + self._newest_number()
+        self.lanes[lane.id] = lane
+
+    def end(self, lane: Lane, head: int) -> Callable[[], None]:
+        """A subscription ends; returns what undoes that."""
+        lane.record.last = self._newest_number()
+        return lane.end(head)
+
+    def _newest_number(self) -> int:
+        return max((each.record.number for each in self.lanes.values()), default=0)
+
     def drop(self, lane: Lane, fetch: Fetch) -> None:
         """A subscription has ended: forget what of it waits or is in hand, and remember that it was not settled."""
         for item in [item for item in self.items() if item.lane == lane.id]:
-            offset = item.offset
-            self.withdraw(offset)
-            lane.record.left.append(offset)
+            self.withdraw(item.offset)
+            lane.record.left.append(item.offset)
+        others = [each for each in self.lanes.values() if each.record.ended and each is not lane]
+        for offset in lane.record.left:
             try:
-                event = item.event or fetch(offset)
+                event = fetch(offset) if others else None
             except TocsinError:
                 continue
-            # Others that have ended may take it for settled, since they had handed it over.
-            while event is not None and (owner := self.owner_of(event)) is not None and owner.record.ended:
-                owner.record.left.append(offset)
+            for other in others:  # they have passed it by, or had handed it over, and must not take it for settled
+                if event is not None and other.accepts(event) and not other.has_dropped(offset, self.level_of(event)):
+                    other.record.left.append(offset)
 
     def settle_dropped(self, offset: int) -> None:
         """Be done with an event whose subscription was dropped while it was in hand; newer ones need not give it."""
@@ -377,6 +385,13 @@ class Mailbox:
                     waiting.remove(offset)
 
     # -- time
+
+    def _set_alarm(self, item: Item, deadline: int) -> None:
+        item.deadline = deadline
+        heapq.heappush(self._alarms, (deadline, item.offset, item.attempt))
+        if len(self._alarms) > 2 * (len(self.flying) + len(self.resting)) + 64:  # most are of what is settled
+            items = (*self.flying.values(), *self.resting.values())
+            self._alarms = sorted((each.deadline, each.offset, each.attempt) for each in items)
 
     def next_alarm(self) -> int | None:
         """When something is due; None: never."""

@@ -13,6 +13,7 @@ Not promised: that what was trimmed is found. Expiry is known to `retained` only
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -91,8 +92,9 @@ def pieces(
     if not isinstance(bound, Within | Since):
         quest.now = now
     for block in _blocks(journal, first, upto):
-        for offsets in quest.offsets(block, first, upto):
-            yield offsets.tolist()
+        with contextlib.suppress(TrimmedError):  # it has gone since it was found
+            for offsets in quest.offsets(block, first, upto):
+                yield offsets.tolist()
 
 
 def scan(
@@ -131,11 +133,12 @@ def scan(
             report.skipped += 1
             continue
         report.read += 1
-        for events, keys in _matches(block, first, last, anything, hopeful, matcher, report):
-            for event, matched in zip(events, keys, strict=True):
-                if matched:
-                    report.found += 1
-                    yield event.offset or 0, event, matched
+        with contextlib.suppress(TrimmedError):  # it has gone since it was found
+            for events, keys in _matches(block, first, last, anything, hopeful, matcher, report):
+                for event, matched in zip(events, keys, strict=True):
+                    if matched:
+                        report.found += 1
+                        yield event.offset or 0, event, matched
 
 
 def _matches(
@@ -234,11 +237,12 @@ def _newest(quest: _Quest, journal: Journal, first: int, upto: int, count: int) 
     found = []
     missing = count
     for block in _blocks(journal, first, upto, backwards=True):
-        for offsets in quest.offsets(block, first, upto, backwards=True):
-            found.append(offsets[:missing])
-            missing -= len(found[-1])
-            if not missing:
-                break
+        with contextlib.suppress(TrimmedError):  # it has gone since it was found
+            for offsets in quest.offsets(block, first, upto, backwards=True):
+                found.append(offsets[:missing])
+                missing -= len(found[-1])
+                if not missing:
+                    break
         if not missing:
             break
     quest.report.found = count - missing
@@ -256,17 +260,17 @@ def _start(journal: Journal, bound: Bound, now: int) -> int:
 
 def _blocks(journal: Journal, first: int, last: int, *, backwards: bool = False) -> Iterator[Block]:
     """Blocks of a range, of which some may have been trimmed, even while we look."""
-    if last < max(first, 1):
-        return
     begun = False
-    try:
-        for block in journal.blocks(first if first > journal.first else 1, last, backwards=backwards):
-            begun = True
-            yield block
-    except TrimmedError:
-        if begun:
-            raise
-        yield from journal.blocks(1, last, backwards=backwards)
+    while last >= max(first, 1):
+        try:
+            for block in journal.blocks(first if first > journal.first else 1, last, backwards=backwards):
+                begun = True
+                yield block
+                first, last = (first, block.first - 1) if backwards else (block.last + 1, last)
+            return
+        except TrimmedError:
+            if backwards and begun:  # what is left of it has gone
+                return
 
 
 def _is_small(block: Block) -> bool:

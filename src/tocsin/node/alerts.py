@@ -7,12 +7,13 @@ commit: a system record that others may hear, the mark that withdraws waiting co
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from tocsin.clock import as_datetime
 from tocsin.delivery.board import Alert, Status, Step, is_tracked, status_of, steps
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Notice
-from tocsin.errors import CancelError, TocsinError, UnknownEventError
+from tocsin.errors import CancelError, TocsinError, TrimmedError, UnknownEventError
 from tocsin.filters.filter import Filter
 from tocsin.filters.printer import print_scalar
 from tocsin.journal import contract, history
@@ -154,13 +155,15 @@ async def alerts(node: Node) -> list[Alert]:
 
 def _tracked(journal: contract.Journal) -> list[Event]:
     """Events with ttl or ack. Runs in a worker thread, so it looks at the journal only."""
-    return [
-        event
-        for block in journal.blocks(journal.kept)
-        if block.statistics is None or block.statistics.tracked
-        for event in block.events()
-        if is_tracked(event) and not event.type.startswith("tocsin.")
-    ]
+    while True:
+        with contextlib.suppress(TrimmedError):  # trimmed while we look: begin anew
+            return [
+                event
+                for block in journal.blocks(journal.kept)
+                if block.statistics is None or block.statistics.tracked
+                for event in block.events()
+                if is_tracked(event) and not event.type.startswith("tocsin.")
+            ]
 
 
 def _alert(node: Node, event: Event) -> Alert:

@@ -222,8 +222,9 @@ async def _new_lane(
         await node.lanes.load(mailbox, replaced)
         mailbox.hand_over(replaced, [lane], node.window.get)
         record.seam = node.head  # what came meanwhile was the old one's
-        before.revive = replaced.end(node.head)
-    before.made = mailbox.lanes[record.id] = lane
+        before.revive = mailbox.end(replaced, node.head)
+    mailbox.add(lane)
+    before.made = lane
     ended = sorted((each for each in mailbox.lanes.values() if each.record.ended), key=lambda each: each.record.end)
     for old in ended[: max(0, len(ended) - _KEPT_LANES)]:
         del mailbox.lanes[old.id]
@@ -281,7 +282,7 @@ async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription
         with contextlib.suppress(TocsinError):  # what cannot be read cannot be passed on
             await node.lanes.load(mailbox, lane)
         node.lanes.pass_on_to_any(mailbox, lane)
-        lane.end(node.head)
+        mailbox.end(lane, node.head)
         mailbox.drop(lane, node.window.get)
     await node.keeper.save(mailbox, whole=True)  # also if it has ended before: that may not be stored yet
 

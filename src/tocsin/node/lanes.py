@@ -87,6 +87,7 @@ class OpenLanes:
         key = key_of(mailbox, lane.id)
         if self._targets.pop(key, None) is not None:
             self._matcher.remove(key)
+            self.failures.pop(key, None)
             lane.fall_asleep(self._head())
             still_open = self._open_of(mailbox)
             mailbox.note_open(still_open, self._head())

@@ -71,6 +71,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """
     if overwrite:
         raise OptionError("a journal cannot be overwritten", field="mode", help='write .mode("append")')
+    _check_scheme(options)
     return BatchSink(write_options(options), _columns(schema))
 
 
@@ -85,7 +86,19 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         raise OptionError(
             "outputMode complete would write everything anew", field="outputMode", help="use append or update"
         )
+    _check_scheme(options)
     return StreamSink(write_options(options, streaming=True), _columns(schema))
+
+
+def _check_scheme(options: Mapping[str, str]) -> None:
+    """Refuse urls that other verbs take."""
+    scheme = options.get("url", "").partition(":")[0]
+    if scheme in ("http", "https"):
+        message = "writing through a node's address is not possible yet"
+        raise OptionError(message, field="url", help="name the journal's file, file:plant.db, while no node has it")
+    if scheme == "memory":
+        message = "a journal in memory cannot be seen by Spark's processes"
+        raise OptionError(message, field="url", help="name a file, such as file:plant.db")
 
 
 def _columns(schema: StructType) -> pa.Schema:
@@ -249,7 +262,7 @@ _ids: dict[str, Ids] = {}
 @contextlib.contextmanager
 def _opened(url: str) -> Iterator[SqliteJournal]:
     """The journal, open for one commit."""
-    path = file_path(url)
+    path = os.path.realpath(file_path(url))  # one file, one lock, whatever links lead to it
     try:
         turn = os.open(f"{path}.sink.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:

@@ -17,7 +17,7 @@ from tocsin.filters.index import engine
 from tocsin.filters.index.labels import ABSENT
 from tocsin.filters.index.layout import Array
 from tocsin.filters.index.space import Coded, Ordered
-from tocsin.filters.index.texts import current_bounds, current_names
+from tocsin.filters.index.texts import current_bounds, current_names, current_numbers
 from tocsin.filters.index.vectors import number_keys
 from tocsin.filters.values import EXACT
 
@@ -39,6 +39,7 @@ class Column:
         self._array = array
         self.kind = kind_of_type(array.type)
         self._is_plain_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+        self._as_doubles: pa.Array | None = None
         self._distinct: tuple[pa.Array, list[Any], Array] | None = None
 
     @property
@@ -87,8 +88,10 @@ class Column:
         keys[:, dimension.number] = pc.fill_null(whole, ABSENT).to_numpy(zero_copy_only=False)
 
     def _doubles(self) -> pa.Array:
-        array = self._array
-        return array if pa.types.is_float64(array.type) else pc.cast(array, pa.float64(), safe=False)
+        if self._as_doubles is None:
+            array = self._array
+            self._as_doubles = array if pa.types.is_float64(array.type) else pc.cast(array, pa.float64(), safe=False)
+        return self._as_doubles
 
     # -- Arrow's buffers
 
@@ -124,21 +127,20 @@ class Column:
         return np.where(self.valid, numbers, -1) if missing >= 0 and self._array.null_count else numbers
 
     def _look_up_numbers(self, dimension: Coded) -> Array:
-        """Search a sorted list of values, for all rows at once; all meet as doubles."""
-        numbers = dimension.numbers
-        if numbers is None or len(numbers[0]) != len(dimension.codes):  # codes are only ever added
-            codes = dict(dimension.codes)
-            named = np.fromiter(codes, np.float64, len(codes))
-            order = np.argsort(named)
-            numbers = dimension.numbers = (named[order], np.fromiter(codes.values(), np.int64, len(codes))[order])
-        named, found = numbers
-        doubles = self._doubles().to_numpy(zero_copy_only=False)
-        if not len(named):
-            codes_found = np.full(len(doubles), dimension.other)
+        """Search the numbers filters name, for all rows at once; all meet as doubles."""
+        numbers = dimension.numbers = current_numbers(dimension.numbers, dimension.codes)
+        if numbers.table is not None and pa.types.is_signed_integer(self._array.type):
+            whole = pc.fill_null(self._array, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+            inside = (whole >= numbers.lowest) & (whole < numbers.lowest + len(numbers.table))
+            found = numbers.table[np.where(inside, whole - numbers.lowest, 0)]
+            codes = np.where(inside & (found >= 0), found, dimension.other)
+        elif len(numbers.values):
+            doubles = self._doubles().to_numpy(zero_copy_only=False)
+            places = np.minimum(np.searchsorted(numbers.values, doubles), len(numbers.values) - 1)
+            codes = np.where(numbers.values[places] == doubles, numbers.codes[places], dimension.other)
         else:
-            places = np.minimum(np.searchsorted(named, doubles), len(named) - 1)
-            codes_found = np.where(named[places] == doubles, found[places], dimension.other)
-        return np.where(self.valid, codes_found, -1) if self._array.null_count else codes_found
+            codes = np.full(len(self._array), dimension.other)
+        return np.where(self.valid, codes, -1) if self._array.null_count else codes
 
     def _text_keys(self, ordered: Ordered) -> Array:
         array, found, places = self._distinct_values()

@@ -20,7 +20,7 @@ import numpy as np
 
 from tocsin.filters import intervals, normal, values
 from tocsin.filters.index.labels import Labels
-from tocsin.filters.index.texts import Bounds, Named
+from tocsin.filters.index.texts import Bounds, Named, Numbers
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.language import parse
 from tocsin.filters.normal import Conjunction, Dimension
@@ -52,8 +52,8 @@ class Coded:
         """The code of a value no filter names; made when some filter says NOT IN."""
         self.names: Named | None = None
         """The texts of `codes` for Arrow columns, see `texts`."""
-        self.numbers: tuple[np.ndarray, np.ndarray] | None = None
-        """The numbers of `codes` in order, and their codes, for Arrow columns."""
+        self.numbers: Numbers | None = None
+        """The numbers of `codes` for Arrow columns, see `texts`."""
 
 
 class Ordered:

@@ -1,4 +1,4 @@
-"""Texts that filters name, as flat arrays of UTF-8 that the kernels of `columns` search.
+"""Texts that filters name, as flat arrays of UTF-8 that the kernels of `columns` search; and numbers, as arrays.
 
 Made when Arrow data comes and kept until filters name more; what was added is then appended, so a matcher that grows
 while batches pass does not begin anew each time.
@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from tocsin.filters.index.labels import Array, Labels
+from tocsin.filters.values import EXACT
 
-__all__ = ["Bounds", "Named", "current_bounds", "current_names"]
+__all__ = ["Bounds", "Named", "Numbers", "current_bounds", "current_names", "current_numbers"]
 
 
 class Filler(Protocol):
@@ -47,6 +48,40 @@ class Bounds(msgspec.Struct, frozen=True):
     texts: Array
     starts: Array
     labels: Array
+
+
+class Numbers(msgspec.Struct, frozen=True):
+    """A dictionary of numbers: in order as doubles, with their codes; and a table, if they lie close together."""
+
+    values: Array
+    codes: Array
+    lowest: int
+    table: Array | None
+    """The code of `lowest`, `lowest + 1`, …; -1 where there is none. None if the numbers are too far apart."""
+
+
+_WIDEST_TABLE = 1 << 16
+
+
+def current_numbers(known: Numbers | None, codes: dict[Any, int]) -> Numbers:
+    """The arrays of a dictionary of codes as it is now."""
+    if known is not None and len(known.values) == len(codes):  # codes are only ever added
+        return known
+    items = dict(codes)  # one operation: another thread may be adding
+    named = np.fromiter(items, np.float64, len(items))
+    order = np.argsort(named)
+    values, found = named[order], np.fromiter(items.values(), np.int64, len(items))[order]
+    # Whole numbers of 64 bits are looked for in the table: no such number is 2.5 or infinite, but from 2^53 on several
+    # of them are one double, and must be compared as that.
+    small = np.abs(values) < EXACT
+    inside = small & (values == np.floor(values))
+    spans = inside.any() and values[inside][-1] - values[inside][0] < _WIDEST_TABLE
+    if not spans or not (small | np.isinf(values)).all():
+        return Numbers(values, found, 0, None)
+    lowest = int(values[inside][0])
+    table: Array = np.full(int(values[inside][-1]) - lowest + 1, -1)
+    table[values[inside].astype(np.int64) - lowest] = found[inside]
+    return Numbers(values, found, lowest, table)
 
 
 def current_names(known: Named | None, codes: dict[Any, int], fill: Filler) -> Named:
