@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -108,6 +109,15 @@ async def test_receipts_go_to_the_publisher_alone(bus: Any) -> None:
     await heard(bus, sub)
     await testing.settled(bus)
     assert bob.poll() is None
+
+
+async def test_no_receipt_for_nobody(bus: Any) -> None:
+    """What was imported has no publisher: a receipt would wait for ever."""
+    sub = await bus.subscribe("TRUE", consumer="ops")
+    await asyncio.to_thread(bus._node.journal.append, [event("a", ack="client")])
+    assert await heard(bus, sub) == ["a"]
+    assert bus._node.journal.state("receipt/") == {}
+    assert steps(await bus.audit("a")) == ["published", "delivered", "acked"]
 
 
 async def test_no_receipt_unless_asked_for(bus: Any) -> None:

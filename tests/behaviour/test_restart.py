@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 import tocsin
@@ -247,3 +248,28 @@ async def test_close_finishes_what_was_being_published(file_url: str, clock: Any
     async with life(file_url, clock) as bus:
         sub = await bus.subscribe("TRUE", consumer="ops", past=tocsin.retained())
         assert answered <= set(await heard(bus, sub))
+
+
+async def test_subscriptions_of_older_files_go_on(file_url: str, clock: Any) -> None:
+    """Their records are shorter: nothing tells when a subscription ended, nor which was made after another."""
+    async with life(file_url, clock) as bus:
+        old = await bus.subscribe("n < 3", consumer="ops")
+        await bus.subscribe("n > 1", consumer="ops")
+        await bus.publish_many(numbered(4))
+        [one, _] = await take(bus, old)
+        await one.ack()
+        await bus.unsubscribe("ops", old.id)
+        await testing.settled(bus)
+        [(name, stored)] = bus._node.journal.state("consumer/").items()
+        who = msgspec.msgpack.decode(stored)
+        who[2] = [lane[:8] for lane in who[2]]
+        await bus._node.store(state={name: msgspec.msgpack.encode(who)})
+        await testing.crash(bus)
+    async with life(file_url, clock) as bus:
+        sub = await bus.subscribe("n > 1", consumer="ops")
+        assert await heard(bus, sub) == ["2", "3", "4"]
+        everything = await bus.subscribe("TRUE", consumer="ops", past=tocsin.retained())
+        assert await heard(bus, everything) == []
+        await bus.unsubscribe("ops", sub.id)
+        await bus.publish_many(numbered(1, first=5))
+        assert await heard(bus, everything) == ["5"]

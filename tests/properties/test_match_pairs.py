@@ -161,7 +161,7 @@ def test_matching_while_filters_come_and_go() -> None:
     writer.start()
     try:
         seen = 0
-        for _ in range(60):
+        for _ in range(20):
             found = pairs_of(matcher, asked)
             assert {pair for pair in found if pair[1] in permanent} == {(n, f"= {n % 20}") for n in range(40)}
             others = [(row, str(key).split()) for row, key in found if key not in permanent]

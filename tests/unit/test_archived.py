@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,35 @@ def test_archiver_killed_at_a_named_point(tmp_path: Path, point: str) -> None:
         archiver.archive(journal, str(lake), chunk=7)
         archiver.archive(journal, str(tmp_path / "plain"), chunk=7)
     assert tree(lake) == tree(tmp_path / "plain") and len(tree(lake)["files"]) > 10
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_archiver_killed_at_random_moments(tmp_path: Path) -> None:
+    path, lake = tmp_path / "plant.db", tmp_path / "lake"
+    with SqliteJournal(path, clock=ManualClock(as_datetime(NOON))) as journal:
+        filled((event(n, type=f"t{n % 3}") for n in range(1, 201)), per_commit=20, journal=journal)
+    chance, killed, reached = random.Random(3), 0, set()
+    for _ in range(4):
+        command = [sys.executable, "-c", PROGRAM, str(path), str(lake), "archive-staged", "1000000"]
+        process = subprocess.Popen(command, cwd=ROOT)
+        with open_archived(path, lake) as both:
+            before = both.archived
+            while process.poll() is None and both.archived == before:  # it is at work now
+                time.sleep(0.01)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0, 0.3))
+        killed += process.poll() is None
+        process.kill()
+        process.wait()
+        with open_archived(path, lake) as both:
+            reached.add(both.lake.last)
+            assert offsets(both.lake.blocks()) == list(range(1, both.lake.last + 1))
+    assert killed > 1 and len(reached) > 1
+    with SqliteJournal(path) as journal:
+        archiver.archive(journal, str(lake), chunk=7)
+        archiver.archive(journal, str(tmp_path / "plain"), chunk=7)
+    assert tree(lake) == tree(tmp_path / "plain")
 
 
 def test_chunk_that_is_too_large_to_be_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from tocsin.delivery.lane import Lane, LaneRecord
-from tocsin.delivery.mailbox import Epoch, Item, Mailbox, Notice, Options
+from tocsin.delivery.mailbox import Item, Mailbox, Notice
+from tocsin.delivery.owners import Epoch, Options
 
 __all__ = ["CONSUMER", "PLACE", "dump_consumer", "dump_place", "restore"]
 

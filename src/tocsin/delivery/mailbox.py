@@ -1,7 +1,7 @@
 """A mailbox: everything one consumer (or one group) has to get, has in hand, and has settled.
 
 Pure: time is an argument, events come from a function, nothing is stored here. `durable` writes a mailbox down; `node`
-feeds it and hands out what it gives.
+feeds it and hands out what it gives. Which of its lanes an event belongs to is in `owners`.
 
 Rules (design.md section 5): strictly higher priority first, by offset within a level; one event once, however many
 lanes match; what is not settled in time comes again with its attempt number; after `max_deliver` attempts it is dead.
@@ -10,7 +10,6 @@ lanes match; what is not settled in time comes again with its attempt number; af
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,11 +17,12 @@ from typing import Any
 import msgspec
 
 from tocsin.clock import SECOND
-from tocsin.delivery.lane import ANY_LEVEL, MOST_CEDED, Lane
+from tocsin.delivery.lane import MOST_CEDED, Lane
+from tocsin.delivery.owners import Options, Owners
 from tocsin.errors import TocsinError
 from tocsin.model import Event
 
-__all__ = ["Epoch", "Fetch", "Item", "Mailbox", "Notice", "Options", "Verdict"]
+__all__ = ["Fetch", "Item", "Mailbox", "Notice", "Verdict"]
 
 _REMEMBERED = 4096
 _MOST_NOTICES = 1000
@@ -32,19 +32,6 @@ Fetch = Callable[[int], Event | None]
 """The event at an offset; None if it is no longer kept."""
 Verdict = Callable[[Event, int], str | None]
 """Why an event must not be delivered at this moment; None if it may."""
-
-
-class Options(msgspec.Struct, frozen=True):
-    """What belongs to a consumer, and must be the same whenever it subscribes."""
-
-    order: str = "priority"
-    group: str | None = None
-    durable: bool = True
-    ack_wait: float = 30.0
-    max_in_flight: int = 256
-    max_deliver: int | None = None
-    auto_ack: bool = False
-    fair: float = 0.0
 
 
 class Item:
@@ -69,20 +56,13 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     data: dict[str, Any] = {}
 
 
-class Epoch(msgspec.Struct, frozen=True, array_like=True):
-    """From an offset on, these lanes were open, in this order."""
-
-    first: int
-    lanes: list[str]
-
-
-class Mailbox:
+class Mailbox(Owners):
     """The state of one consumer."""
 
     def __init__(self, name: str, options: Options) -> None:
         """Start with nothing."""
-        self.name, self.options = name, options
-        self.lanes: dict[str, Lane] = {}
+        super().__init__(options)
+        self.name = name
         self.flying: dict[int, Item] = {}
         self.resting: dict[int, Item] = {}
         """Given back, to come again at their deadline."""
@@ -98,68 +78,11 @@ class Mailbox:
         """Words from the node that wait for a handle."""
         self.settled_by: dict[int, str] = {}
         """In a group: who has settled what, of late."""
-        self.epochs: list[Epoch] = []
-        """Which lanes were open from which offset on: an event belongs to the first of them that accepts it."""
         self._turns: dict[tuple[str, int], list[int]] = {}  # by lane and level, a heap of `again`; some have gone since
         self._alarms: list[tuple[int, int, int]] = []  # heap: deadline, offset, attempt
         self._since_fair = 0.0
 
     # -- coming in
-
-    def level_of(self, event: Event) -> int:
-        """The queue an event belongs in."""
-        return event.priority if self.options.order == "priority" else ANY_LEVEL
-
-    def note_open(self, open_lanes: list[str], head: int) -> None:
-        """From the next offset on, these lanes are open."""
-        epoch = Epoch(head + 1, [lane for lane in self.lanes if lane in open_lanes])
-        if self.epochs and self.epochs[-1].first == epoch.first:
-            self.epochs.pop()
-        if not self.epochs or self.epochs[-1].lanes != epoch.lanes:
-            self.epochs.append(epoch)
-        lowest = min(
-            (
-                lane.frontier(level, head)
-                for lane in self.lanes.values()
-                if not lane.record.ended or lane.is_ragged()
-                for level in lane.levels
-            ),
-            default=0,
-        )
-        while len(self.epochs) > 1 and self.epochs[1].first <= lowest:
-            self.epochs.pop(0)
-
-    def lanes_about(self, first: int, last: int) -> list[Lane]:
-        """Those that may have to do with these offsets: of a thousand that have ended, few."""
-        return [lane for lane in self.lanes.values() if lane.record.start <= last and lane.reaches(first)]
-
-    def owner_of(self, event: Event, among: Sequence[Lane] | None = None) -> Lane | None:
-        """The one lane that delivers an event, or has: of those there when it came, the first open one that accepts it.
-
-        If there was none, or it has ended before the event was settled: the first made since then that accepts it.
-        `among`: what `lanes_about` says of a range that holds the event.
-        """
-        level, offset = self.level_of(event), event.offset or 0
-        lanes = self.lanes_about(offset, offset) if among is None else among
-        place = bisect_right(self.epochs, offset, key=lambda epoch: epoch.first)
-        opened = self.epochs[place - 1].lanes if place else []
-        last = -1
-        for lane in (*(self.lanes[name] for name in opened if name in self.lanes), *lanes):
-            if lane.was_there(offset) and lane.accepts(event):
-                if not lane.has_dropped(offset, level):
-                    return lane
-                last = lane.record.last or -1
-                break
-        for lane in lanes:
-            if lane.record.number > last and lane.record.seam >= offset and lane.accepts(event):
-                if not lane.has_dropped(offset, level):
-                    return lane
-                last = lane.record.last or -1
-        return None
-
-    def comes_first(self, lane: str, other: str) -> bool:
-        """Which of two lanes was made first?"""
-        return next(each for each in self.lanes if each in (lane, other)) == lane
 
     def is_for(self, lane: Lane, event: Event, among: Sequence[Lane] | None = None) -> bool:
         """Does this lane, which matches the event, have to deliver it? See `owner_of` for `among`."""
@@ -346,19 +269,6 @@ class Mailbox:
         self.again.pop(offset, None)
         if offset in self.flying:
             self._land(offset)
-
-    def add(self, lane: Lane) -> None:
-        """Take in a subscription that was just made."""
-        lane.record.number = 1 + self._newest_number()
-        self.lanes[lane.id] = lane
-
-    def end(self, lane: Lane, head: int) -> Callable[[], None]:
-        """A subscription ends; returns what undoes that."""
-        lane.record.last = self._newest_number()
-        return lane.end(head)
-
-    def _newest_number(self) -> int:
-        return max((each.record.number for each in self.lanes.values()), default=0)
 
     def drop(self, lane: Lane, fetch: Fetch) -> None:
         """A subscription has ended: forget what of it waits or is in hand, and remember that it was not settled."""

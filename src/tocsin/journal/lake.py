@@ -127,6 +127,14 @@ class Lake:
         Raises:
             JournalDamagedError: one is not, or an offset is in none.
         """
+        try:
+            self._check_files(first, last)
+        except JournalDamagedError:
+            if not self.refresh():
+                raise
+            self.check_files(first, last)  # a chunk was written anew: its events lie in another file now
+
+    def _check_files(self, first: int, last: int) -> None:
         for chunk in self._chunks(first, last):
             for file in chunk.files:
                 lakefiles.check(self.path, file)

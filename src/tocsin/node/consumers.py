@@ -19,7 +19,8 @@ from tocsin.clock import as_micros
 from tocsin.delivery.board import ConsumerInfo
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.lane import Lane, LaneRecord
-from tocsin.delivery.mailbox import Mailbox, Options
+from tocsin.delivery.mailbox import Mailbox
+from tocsin.delivery.owners import Options
 from tocsin.errors import ConsumerError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history

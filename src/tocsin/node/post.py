@@ -165,8 +165,7 @@ class PostOffice:
             mailbox.settle(self._grasped(delivery).offset)
             if is_tracked(event):
                 notes.append(Note(offset, now, "acked", consumer))
-            if event.ack != "none":
-                publisher = node.journal.publisher(offset)
+            if event.ack != "none" and (publisher := node.journal.publisher(offset)):  # what was imported has none
                 name, receipt, changes = node.receipts.prepare(publisher, event, consumer, now)
                 receipts.append((name, receipt))
                 state |= changes
