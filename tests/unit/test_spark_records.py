@@ -70,7 +70,7 @@ def pairs(matcher: Matcher, rows: Any) -> list[tuple[int, Key]]:
 def test_any_filter_any_event() -> None:
     tally: Counter[str] = Counter()
 
-    @settings(max_examples=90)
+    @settings(max_examples=150)
     @given(
         st.lists(random_filters(max_leaves=3), min_size=1, max_size=6),
         st.lists(random_events(), min_size=1, max_size=9),
@@ -88,7 +88,7 @@ def test_any_filter_any_event() -> None:
         tally["columns" if in_columns(matcher, rows) else "events"] += len(wanted)
 
     compare()
-    assert min(tally.values()) > 40, tally  # both ways were gone
+    assert min(tally["columns"], tally["events"]) > 5, tally  # both ways were gone
     assert len(tally) == 2
 
 
