@@ -25,11 +25,12 @@ from tocsin.model import Event
 
 __all__ = ["Entries", "Rows", "encode", "in_chunks", "match_batch", "plain_pairs"]
 
-CHUNK = 2048
-"""Events matched at a time."""
+CHUNK = 4096
+"""Events matched at a time: enough to reach a bucket often, few enough for their columns to stay in the cache."""
 _MAX_CELLS = 4_000_000  # dense rows never take more than this many codes or keys
-BUCKET_MAJOR = 40_000
-"""Postings from which walking each bucket once for all events pays."""
+BUCKET_MAJOR = 500
+"""Postings from which visiting each bucket once for all events pays."""
+_BUCKETS_EACH = 100  # buckets that may be visited for each event: most are passed by, in a nanosecond
 
 ResidueCheck = Callable[[View, list[int], list[int], Event], list[int]]
 Answer = TypeVar("Answer")
@@ -185,7 +186,7 @@ def _match(
     residue_check: ResidueCheck,
 ) -> Answer | None:
     """Match rows and name the keys; None if the index was rebuilt meanwhile."""
-    kernels = engine.kernels()
+    kernels = engine.batch_kernels()
     changes = live.registry.changes
     if kernels is None:
         pairs, residues = plain_pairs(view, scratch, rows)
@@ -224,7 +225,11 @@ def _kernel_pairs(
     """(events, entries) pairs in order of events, and the conjunctions Python must look at."""
     count = len(rows.codes)
     segment = view.segment
-    bucket_major = segment is not None and len(segment.arrays["entry_low"]) >= BUCKET_MAJOR and count >= 32
+    bucket_major = (
+        segment is not None
+        and len(segment.arrays["entry_low"]) >= BUCKET_MAJOR
+        and count >= max(32, len(segment.arrays["buckets"]) // _BUCKETS_EACH)
+    )
     capacity = int(max(1024, 16 * count, 1.5 * view.pairs_per_event * count))
     residue_capacity = max(64, count) * min(16, view.residue_capacity) if view.residue_rows else 1
     while True:

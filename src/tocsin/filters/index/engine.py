@@ -17,7 +17,7 @@ from typing import Any
 
 from tocsin.filters.index.builtin import supported
 
-__all__ = ["Kernels", "columns", "kernels", "native", "start", "wait"]
+__all__ = ["Kernels", "batch_kernels", "columns", "kernels", "native", "start", "wait"]
 
 _PATIENCE = 3.0  # seconds: loading from the cache takes well under one
 
@@ -25,6 +25,7 @@ Kernels = Any
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
 _loaded: Kernels | None = None
+_batch: Kernels | None = None
 _native: Kernels | None = None
 _columns: Kernels | None = None
 _failure: str | None = None
@@ -33,6 +34,11 @@ _failure: str | None = None
 def kernels() -> Kernels | None:
     """The loaded kernels, or None: use `vectors`."""
     return _loaded
+
+
+def batch_kernels() -> Kernels | None:
+    """The loaded kernels for many events; None: use `vectors`."""
+    return _batch if _loaded is not None else None
 
 
 def native() -> Kernels | None:
@@ -73,11 +79,12 @@ def wait() -> bool:
 
 
 def _load() -> None:
-    global _loaded, _native, _columns, _failure
+    global _loaded, _batch, _native, _columns, _failure
     try:
         if supported():
             _native = importlib.import_module("tocsin.filters.index.native")
         _columns = importlib.import_module("tocsin.filters.index.columns")
+        _batch = importlib.import_module("tocsin.filters.index.batch_kernels")
         _loaded = importlib.import_module("tocsin.filters.index.kernels")
     except ImportError as error:
         _failure = f"Numba is not installed ({error}); pip install 'tocsin[fast]'"

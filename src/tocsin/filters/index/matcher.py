@@ -190,8 +190,9 @@ class Matcher:
         """Count what is there and what matching cost.
 
         `scanned` entries were looked at, `tested` conjunctions tried in full, `residue_tests` conditions asked in
-        Python; `unindexed` conjunctions are looked at for every event. `bytes` is the index itself, `key_bytes` what
-        finds an entry by its key, `dictionary_bytes` the texts filters name and the dictionaries that find them.
+        Python (a batch looks at more entries, each more quickly); `unindexed` conjunctions are looked at for every
+        event. `bytes` is the index itself, `key_bytes` what finds an entry by its key, `dictionary_bytes` the texts
+        filters name and the dictionaries that find them.
         """
         live = self._live
         with live.lock:

@@ -12,16 +12,15 @@ All addresses are borrowed: the event keeps its values alive, and the `Plan` kee
 
 from __future__ import annotations
 
-from numba import carray, cfunc, njit, types
-from numba.extending import intrinsic
+from numba import cfunc, njit, types
 
 from tocsin.filters.index.labels import LOWEST
 from tocsin.filters.index.plan import CELL, DEFER, FETCH, FETCH_WORDS, LABEL, LABEL_WORDS, PLAN, ROOT, SLOT
+from tocsin.filters.index.pointers import f64, i32, i64
 from tocsin.filters.values import EXACT
 
 __all__ = ["name_entries", "name_events", "read_event"]
 
-_ENDLESS = 1 << 40
 _LONGEST_ARRAY = 256  # members of one array are compared with each other: longer ones go to `Encoder`
 
 
@@ -50,39 +49,10 @@ _length = _function("PyUnicode_GetLength", types.intp, _object)
 _character = _function("PyUnicode_ReadChar", types.uint32, _object, types.intp)
 
 
-def _pointer_to(item):
-    @intrinsic
-    def convert(typing_context, address):
-        def generate(context, builder, signature, arguments):
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(item)(types.int64), generate
-
-    return convert
-
-
-_p32, _p64, _pf64 = map(_pointer_to, (types.int32, types.int64, types.float64))
-
-
-@njit(inline="always")
-def _i32(address):
-    return carray(_p32(address), _ENDLESS)
-
-
-@njit(inline="always")
-def _i64(address):
-    return carray(_p64(address), _ENDLESS)
-
-
-@njit(inline="always")
-def _f64(address):
-    return carray(_pf64(address), _ENDLESS)
-
-
 @njit(inline="always")
 def _type(value):
     """The address of an object's type: the second word of every object (`builtin.supported` has looked)."""
-    return _i64(value)[1]
+    return i64(value)[1]
 
 
 @njit(inline="always")
@@ -104,7 +74,7 @@ def _exact(p, value):
     """A whole number; EXACT for one that a machine word cannot hold."""
     overflow = p[PLAN.cells] + 8 * CELL.overflow
     number = _whole_or_overflow(value, overflow)
-    return EXACT if _i32(overflow)[0] != 0 else number
+    return EXACT if i32(overflow)[0] != 0 else number
 
 
 @njit
@@ -140,7 +110,7 @@ def _put_label(keys_at, row, label, text):
     if low > 0:
         at_bound = _order(text, _list_item(texts, low - 1), backwards) == 0
         key = _whole(_list_item(labels, low - 1)) + (1 if at_bound else 2)
-    _i64(keys_at)[row + label[LABEL.dimension]] = key
+    i64(keys_at)[row + label[LABEL.dimension]] = key
     return 0
 
 
@@ -149,7 +119,7 @@ def _put_code(p, found, other, codes):
     """Append the code found in a dictionary, or else the code for other values, if that is wanted."""
     code = _whole(found) if found != 0 else other
     if code >= 0:
-        _i32(p[PLAN.codes])[codes] = code
+        i32(p[PLAN.codes])[codes] = code
         codes += 1
     return codes
 
@@ -160,7 +130,7 @@ def _put_members(p, members, array, codes):
     size = _list_size(array)
     if size > _LONGEST_ARRAY:
         return DEFER
-    out, first = _i32(p[PLAN.codes]), codes
+    out, first = i32(p[PLAN.codes]), codes
     for i in range(size):
         element = _list_item(array, i)
         kind = _type(element)
@@ -193,11 +163,11 @@ def _put(p, slot, value, codes, row):
         if slot[SLOT.texts] != 0:
             codes = _put_code(p, _get(slot[SLOT.texts], value), slot[SLOT.text_other], codes)
         for i in range(slot[SLOT.label_count]):
-            if _put_label(p[PLAN.keys], row, _i64(slot[SLOT.labels] + 8 * LABEL_WORDS * i), value) == DEFER:
+            if _put_label(p[PLAN.keys], row, i64(slot[SLOT.labels] + 8 * LABEL_WORDS * i), value) == DEFER:
                 return DEFER
     elif kind == p[PLAN.float_type]:
         if slot[SLOT.number] >= 0:
-            _f64(p[PLAN.keys])[row + slot[SLOT.number]] = _double(value)
+            f64(p[PLAN.keys])[row + slot[SLOT.number]] = _double(value)
         if slot[SLOT.numbers] != 0:
             codes = _put_code(p, _get(slot[SLOT.numbers], value), slot[SLOT.number_other], codes)
     elif kind == p[PLAN.int_type]:
@@ -205,7 +175,7 @@ def _put(p, slot, value, codes, row):
         if not -EXACT < number < EXACT:
             return DEFER
         if slot[SLOT.number] >= 0:
-            _f64(p[PLAN.keys])[row + slot[SLOT.number]] = types.float64(number)
+            f64(p[PLAN.keys])[row + slot[SLOT.number]] = types.float64(number)
         if slot[SLOT.numbers] != 0:
             codes = _put_code(p, _get(slot[SLOT.numbers], value), slot[SLOT.number_other], codes)
     elif kind == p[PLAN.bool_type]:
@@ -222,7 +192,7 @@ def _put(p, slot, value, codes, row):
 @njit
 def _read_items(p, mapping, hidden_by, codes, row):
     """Write every item of a dictionary that has a slot and is not hidden by one of the same name."""
-    cells, slots = _i64(p[PLAN.cells]), p[PLAN.names]
+    cells, slots = i64(p[PLAN.cells]), p[PLAN.names]
     cells[CELL.position] = 0
     at = p[PLAN.cells]
     while _next_item(mapping, at + 8 * CELL.position, at + 8 * CELL.key, at + 8 * CELL.value) != 0:
@@ -232,7 +202,7 @@ def _read_items(p, mapping, hidden_by, codes, row):
         place = _get(slots, name)
         if place == 0 or (hidden_by != 0 and _get(hidden_by, name) != 0):
             continue
-        codes = _put(p, _i64(_whole(place)), cells[CELL.value], codes, row)
+        codes = _put(p, i64(_whole(place)), cells[CELL.value], codes, row)
         if codes == DEFER:
             return DEFER
     return codes
@@ -241,7 +211,7 @@ def _read_items(p, mapping, hidden_by, codes, row):
 @njit
 def _fetch(p, fetch, event, data, attributes):
     """Find what a record of the plan says; the address of None where it is missing, 0 to defer."""
-    steps, count, root = _i64(fetch[FETCH.steps]), fetch[FETCH.step_count], fetch[FETCH.root]
+    steps, count, root = i64(fetch[FETCH.steps]), fetch[FETCH.step_count], fetch[FETCH.root]
     none = p[PLAN.none]
     if root == ROOT.envelope:
         value = _attribute(event, steps[0])
@@ -282,16 +252,16 @@ def _read(p, event, codes, row):
     for i in range(p[PLAN.fetch_count]):
         if codes == DEFER:
             return DEFER
-        fetch = _i64(p[PLAN.fetches] + 8 * FETCH_WORDS * i)
+        fetch = i64(p[PLAN.fetches] + 8 * FETCH_WORDS * i)
         value = _fetch(p, fetch, event, data, attributes)
         if value == 0:
             return DEFER
         if fetch[FETCH.slot] != 0:
-            codes = _put(p, _i64(fetch[FETCH.slot]), value, codes, row)
+            codes = _put(p, i64(fetch[FETCH.slot]), value, codes, row)
         else:
             code = fetch[FETCH.null] if value == p[PLAN.none] else fetch[FETCH.present]
             if code >= 0:
-                _i32(p[PLAN.codes])[codes] = code
+                i32(p[PLAN.codes])[codes] = code
                 codes += 1
     return codes
 
@@ -306,8 +276,8 @@ def read_event(plan, arguments, count):
     Arguments: event, number of codes already there, beginning of the row. Returns the new number of codes, or DEFER:
     then nothing that was written counts.
     """
-    given = _i64(arguments)
-    return _number(_read(_i64(_whole(plan)), given[0], _whole(given[1]), _whole(given[2])))
+    given = i64(arguments)
+    return _number(_read(i64(_whole(plan)), given[0], _whole(given[1]), _whole(given[2])))
 
 
 @njit
@@ -332,15 +302,15 @@ def _named(keys, none, entries, first, last):
 @cfunc(_BUILTIN, cache=True)
 def name_entries(names, arguments, count):
     """Make a list of the keys of the first so many entries; the state is `naming.namer`'s."""
-    state = _i64(_whole(names))
-    return _named(state[0], state[1], _i32(state[2]), 0, _whole(_i64(arguments)[0]))
+    state = i64(_whole(names))
+    return _named(state[0], state[1], i32(state[2]), 0, _whole(i64(arguments)[0]))
 
 
 @cfunc(_BUILTIN, cache=True)
 def name_events(names, arguments, count):
     """Make a list with a list of keys for each of the first so many events."""
-    state = _i64(_whole(names))
-    entries, starts, events = _i32(state[2]), _i64(state[3]), _whole(_i64(arguments)[0])
+    state = i64(_whole(names))
+    entries, starts, events = i32(state[2]), i64(state[3]), _whole(i64(arguments)[0])
     found = _new_list(events)
     for event in range(events):
         _set_item(found, event, _named(state[0], state[1], entries, starts[event], starts[event + 1]))

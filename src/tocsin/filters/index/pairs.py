@@ -33,10 +33,12 @@ class _Names(NamedTuple):
     changes: int
     keys: pa.Array
     """The key of each entry (NULL where it has none or several), then the keys of those that have several."""
-    starts: Array | None
-    """Where an entry's keys begin; None if every entry has its one key."""
-    counts: Array | None
-    """How many an entry has; None if every entry has its one key."""
+    odd: Array | None = None
+    """Which entries have no key or several; None if none has."""
+    starts: Array = np.empty(0, np.int64)
+    """Where an entry's keys begin."""
+    counts: Array = np.empty(0, np.int64)
+    """How many an entry has."""
 
 
 class KeyColumn:
@@ -58,7 +60,7 @@ class KeyColumn:
 
     def pairs(self, registry: Registry, found: Entries) -> tuple[int, Array, pa.Array]:
         """Name the entries of a chunk: its size, the event of each pair in order, the key of each pair."""
-        events, entries = found.events.astype(np.int64), found.entries.astype(np.int64)
+        events, entries = found.events, found.entries
         if found.more:
             sizes = [len(more) for more in found.more.values()]
             late = np.repeat(np.fromiter(found.more, np.int64, len(found.more)), sizes)
@@ -67,10 +69,9 @@ class KeyColumn:
             order = np.argsort(events, kind="stable")
             events, entries = events[order], entries[order]
         names = self._current()
-        if names.starts is not None and names.counts is not None:
+        if names.odd is not None and names.odd[entries].any():
             counts = names.counts[entries]
-            if (counts != 1).any():
-                events, entries = np.repeat(events, counts), spread(names.starts[entries], counts)
+            events, entries = np.repeat(events, counts), spread(names.starts[entries], counts)
         return len(found.starts) - 1, events, names.keys.take(pa.array(entries))
 
     def _current(self) -> _Names:
@@ -104,15 +105,14 @@ def _name_all(registry: Registry) -> _Names:
         ) from None
     except OverflowError:
         raise MatcherError("a key has more than 64 bits: no column holds it", help="use a text") from None
-    starts: Array | None = None
-    counts: Array | None = None
-    if keys.null_count:
-        starts = np.arange(len(single))
-        counts = keys.is_valid().to_numpy(zero_copy_only=False)[: len(single)].astype(np.int64)
-        if shared:
-            counts[shared] = sizes
-            starts[shared] = len(single) + np.cumsum(sizes) - sizes
-    return _Names(registry, registry.changes, keys, starts, counts)
+    if not keys.null_count:
+        return _Names(registry, registry.changes, keys)
+    starts = np.arange(len(single))
+    counts = keys.is_valid().to_numpy(zero_copy_only=False)[: len(single)].astype(np.int64)
+    if shared:
+        counts[shared] = sizes
+        starts[shared] = len(single) + np.cumsum(sizes) - sizes
+    return _Names(registry, registry.changes, keys, counts != 1, starts, counts)
 
 
 def _kind(*lists: list[Any]) -> pa.DataType:
@@ -131,7 +131,7 @@ def match_pairs(live: LiveIndex, keys: KeyColumn, data: Any, residue_check: Resi
     first = 0
     for count, events, names in in_chunks(live, data, keys.pairs, residue_check):
         if len(events):
-            rows.append(events + first)
+            rows.append(np.add(events, first, dtype=np.int64))
             columns.append(names)
         first += count
     return np.concatenate(rows), pa.concat_arrays(columns) if columns else pa.array([], keys.type)
