@@ -80,11 +80,12 @@ class Rules(NamedTuple):
         """For each rule the first attribute with a range."""
         return ((self.high - self.low) == WIDTH - 1).argmax(axis=1)
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """As a DataFrame: key, and two columns of bounds for each attribute."""
-        columns: dict[str, Any] = {"key": [f"r{rule}" for rule in range(len(self.low))]}
-        for number in range(ATTRIBUTES):
-            columns[f"low{number}"], columns[f"high{number}"] = self.low[:, number], self.high[:, number]
+    def frame(self, spark: SparkSession, numbers: Any = None) -> DataFrame:
+        """All, or those with these numbers, as a DataFrame: key, and two columns of bounds for each attribute."""
+        numbers = np.arange(len(self.low)) if numbers is None else numbers
+        columns: dict[str, Any] = {"key": [f"r{rule}" for rule in numbers]}
+        for place in range(ATTRIBUTES):
+            columns[f"low{place}"], columns[f"high{place}"] = self.low[numbers, place], self.high[numbers, place]
         return spark.createDataFrame(pa.table(columns))
 
 
@@ -113,7 +114,7 @@ def cross(spark: SparkSession, events: DataFrame, rules: Rules) -> DataFrame:
 
 def _joined(
     spark: SparkSession, events: DataFrame, rules: Rules, keys: list[tuple[str, int]], places: list[Any]
-) -> Any:
+) -> DataFrame:
     """Events joined with rules where one of an event's places is a rule's; then all tests."""
     names, hashes = zip(*keys, strict=True)
     filed = spark.createDataFrame(pa.table({"key": list(names), "place": pa.array(hashes, pa.int32())}))
@@ -138,7 +139,7 @@ def _values() -> list[Any]:
 def hash_join(spark: SparkSession, events: DataFrame, rules: Rules) -> DataFrame:
     """By hash on one equality; the others crossed."""
     joined = _joined(spark, events, rules, _by_value(rules), _values())
-    rest = rules.frame(spark).where(F.col("key").isin([f"r{rule}" for rule in np.flatnonzero(rules.equalities() < 0)]))
+    rest = rules.frame(spark, np.flatnonzero(rules.equalities() < 0))
     return joined.union(events.join(F.broadcast(rest), _residual()).select("offset", "key"))
 
 

@@ -23,7 +23,7 @@ def test_nothing_but_a_url_reads_everything() -> None:
     found = read_options(URL)
     assert found.url == "file:/var/plant.db"
     assert (found.start, found.since, found.latest, found.end, found.until) == (None, None, False, None, None)
-    assert found.events_per_partition == 50_000
+    assert found.events_per_partition is None
     assert not (found.system or found.allow_gaps or found.pushdown)
     assert (found.max_events, found.filter, found.lake, found.filters, found.token) == (None,) * 5
 

@@ -18,7 +18,7 @@ from tocsin.model import Event
 pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
 
 from tocsin.spark.options import ReadOptions
-from tocsin.spark.ranges import Beginning, Range, advance, beginning, check_range, ending, position, shares
+from tocsin.spark.ranges import Beginning, Range, advance, beginning, check_range, ending, position, share_size, shares
 
 START = ManualClock().now()
 
@@ -153,6 +153,14 @@ def test_shares_are_cut_between_blocks() -> None:
     assert shares(blocks, Range(15, 45), 10_000) == [(Range(15, 45),)]
     assert shares([], Range(1, 210), 60) == []
     assert shares(blocks, Range(300, 400), 60) == []
+
+
+@pytest.mark.parametrize(
+    ("events", "size"), [(1, 50_000), (400_000, 50_000), (1_000_000, 125_000), (2_000_000, 250_000), (10**8, 250_000)]
+)
+def test_tasks_are_worth_starting_and_leave_work_for_others(events: int, size: int) -> None:
+    assert share_size(Range(11, 10 + events), ReadOptions(url="file:x")) == size
+    assert share_size(Range(11, 10 + events), ReadOptions(url="file:x", events_per_partition=7)) == 7
 
 
 def test_shares_leave_out_what_lies_between() -> None:

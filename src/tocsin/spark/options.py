@@ -29,9 +29,6 @@ from tocsin.model import parse_time
 
 __all__ = ["ReadOptions", "WriteOptions", "read_options", "suggestion", "write_options"]
 
-EVENTS_PER_PARTITION = 50_000
-"""Enough that starting a task does not count, few enough that a handful of cores have something to do."""
-
 _READING = (
     *("url", "startingOffset", "startingTime", "endingOffset", "endingTime", "maxEventsPerTrigger"),
     *("eventsPerPartition", "system", "filter", "allowGaps", "pushdown", "lake", "filters", "token"),
@@ -59,7 +56,8 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The last journal time, in microseconds; None: any."""
     max_events: int | None = None
     """The most events in one batch of a stream."""
-    events_per_partition: int = EVENTS_PER_PARTITION
+    events_per_partition: int | None = None
+    """How many offsets one task reads; None: see `ranges.share_size`."""
     system: bool = False
     filter: str | None = None
     allow_gaps: bool = False
@@ -124,7 +122,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         end=end,
         until=until,
         max_events=given.number("maxEventsPerTrigger"),
-        events_per_partition=given.number("eventsPerPartition") or EVENTS_PER_PARTITION,
+        events_per_partition=given.number("eventsPerPartition"),
         system=given.switch("system"),
         filter=given.filter("filter"),
         allow_gaps=given.switch("allowGaps"),

@@ -21,13 +21,15 @@ from tocsin.model import time_text
 from tocsin.spark.options import ReadOptions
 from tocsin.spark.origin import Origin
 
-__all__ = ["Beginning", "Range", "advance", "beginning", "check_range", "ending", "position", "shares"]
+__all__ = ["Beginning", "Range", "advance", "beginning", "check_range", "ending", "position", "share_size", "shares"]
 
 
 _MEND = (
     "use allowGaps=true to go on and have the gap reported, lake=… to read it from the archive, or "
     "startingOffset=earliest to begin with what there is (a stream needs a new checkpoint for that)"
 )
+
+_TASKS, _LEAST_EACH, _MOST_EACH = 8, 50_000, 250_000
 
 
 class Range(NamedTuple):
@@ -140,6 +142,16 @@ def check_range(origin: Origin, wanted: Range, options: ReadOptions) -> Range:
     if wanted.last > head:
         raise _beyond(f"offset {wanted.last}", head)
     return Range(_kept(wanted.first, first, options)[0], wanted.last)
+
+
+def share_size(wanted: Range, options: ReadOptions) -> int:
+    """How many events a task should read.
+
+    A task costs about 50 ms before it reads anything, and a million events take a second: a quarter of a million, but
+    less where that would leave a handful of cores without work.
+    """
+    eighth = (wanted.last - wanted.first + 1) // _TASKS
+    return options.events_per_partition or max(_LEAST_EACH, min(_MOST_EACH, eighth))
 
 
 def shares(blocks: Iterable[Range], wanted: Range, events: int) -> list[tuple[Range, ...]]:

@@ -29,7 +29,7 @@ from tocsin.spark.columns import Columns
 from tocsin.spark.options import ReadOptions
 from tocsin.spark.origin import Origin, open_origin
 from tocsin.spark.pushdown import NOTHING, Pushed
-from tocsin.spark.ranges import Range, check_range, shares
+from tocsin.spark.ranges import Range, check_range, share_size, shares
 
 __all__ = ["VERSION", "Scan"]
 
@@ -94,7 +94,7 @@ class Scan:
             wanted = check_range(origin, wanted, self.options)
             report.read = report.skipped = 0
             try:
-                found = shares(self._hopeful(origin, wanted, report), wanted, self.options.events_per_partition)
+                found = shares(self._hopeful(origin, wanted, report), wanted, share_size(wanted, self.options))
                 break
             except TrimmedError:  # between two looks at the list of blocks: what is left is planned anew
                 continue
