@@ -40,6 +40,7 @@ __all__ = [
     "BoundError",
     "CancelError",
     "ConsumerError",
+    "DefinitionError",
     "DeliveryError",
     "EventError",
     "FilterError",
@@ -57,6 +58,7 @@ __all__ = [
     "SchemaError",
     "SessionError",
     "TocsinError",
+    "TextError",
     "TrimmedError",
     "UnknownEventError",
     "WriterError",
@@ -107,11 +109,8 @@ class EventError(TocsinError):
     """An event, or the text of one, is not acceptable; nothing of it was kept."""
 
 
-class FilterError(TocsinError):
-    """A filter text is not in the language.
-
-    `str(error)` shows the text with a caret under the offending place when the text is known.
-    """
+class TextError(TocsinError):
+    """A text is not in its language; `str(error)` shows it with a caret under the offending place, where known."""
 
     def __init__(
         self,
@@ -139,6 +138,14 @@ class FilterError(TocsinError):
         left = max(0, column - 60)
         window = line[left : left + 100]
         return f"{plain}\n  {window}\n  {' ' * (column - left)}^"
+
+
+class FilterError(TextError):
+    """A filter text is not in the language."""
+
+
+class DefinitionError(TextError):
+    """A composite event cannot be defined, or not like this; what is defined stays as it was."""
 
 
 class FilterLimitError(FilterError):

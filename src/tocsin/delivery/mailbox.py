@@ -184,7 +184,10 @@ class Mailbox(Owners):
 
     def _next(self, lane: Lane, level: int) -> Item | None:
         """Remove and return what comes first at a level: the lowest offset, given back or new."""
-        queue, turns = lane.queues[level], self._turns.get((lane.id, level), [])
+        queue = lane.queues[level]
+        if not self.again:  # nearly always
+            return Item(queue.popleft(), level, lane.id) if queue else None
+        turns = self._turns.get((lane.id, level), [])
         while turns and ((item := self.again.get(turns[0])) is None or item.lane != lane.id):
             heapq.heappop(turns)
         if turns and not (queue and queue[0] <= turns[0]):

@@ -1,0 +1,230 @@
+"""Definitions as one graph: every sub-expression is a node, and those that are the same are one node.
+
+    leaf ─▶ operation ─▶ operation ─▶ definition
+               └──────▶ operation ─▶ definition
+
+A node is known by its *identity*: its canonical text, context, semantics, key fields, the span it lies within and what
+`WHERE` asks of its leaves. Two definitions that share an identity share the node and its state. Nodes are numbered so
+that constituents come before what is made of them. A graph never changes; with another set of definitions there is
+another graph, and state is carried over by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tocsin.composite import pools, windows
+from tocsin.composite.expression import Definition, Expression, Leaf, Operation
+from tocsin.composite.language import print_expression
+from tocsin.composite.occurrence import Occurrence
+from tocsin.composite.where import Needs, accepting, needs_of
+from tocsin.composite.windows import Cell, Rules
+from tocsin.errors import DefinitionError
+
+__all__ = ["Graph", "LeafNode", "Link", "OperationNode", "compile_graph", "leaves"]
+
+Step = Callable[[Rules, Cell, Sequence[list[Occurrence]]], list[Occurrence]]
+
+_ROLES: dict[str, tuple[int, ...]] = {"SEQ": (0, 2), "NOT": (0, 1, 2), "A": (0, 1, 2), "A*": (0, 1, 2)} | dict.fromkeys(
+    ("P", "P*"), (0, 2)
+)
+"""Which role each constituent has: 0 opens, 1 is between, 2 closes."""
+
+
+class Link(NamedTuple):
+    """Where the occurrences of a node go."""
+
+    to: int
+    role: int
+    """Its place among the constituents."""
+    key: tuple[int, ...] | None = None
+    """Which elements of the key go on, from one definition to one that names it; None: all."""
+
+
+class LeafNode(NamedTuple):
+    """Events that match a filter."""
+
+    identity: str
+    filter: str
+    name: str | None
+    by: tuple[str, ...]
+    needs: Needs
+    links: tuple[Link, ...]
+    outputs: tuple[int, ...]
+    """Definitions that are nothing but this, by number."""
+
+
+class OperationNode(NamedTuple):
+    """An operator, with everything it goes by."""
+
+    identity: str
+    text: str
+    rules: Rules
+    by: tuple[str, ...]
+    constituents: tuple[int, ...]
+    links: tuple[Link, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def is_pool(self) -> bool:
+        """Is it OR, AND or ANY?"""
+        return self.rules.operator in ("OR", "AND", "ANY")
+
+    def step(self, cell: Cell, arrivals: Sequence[list[Occurrence]]) -> list[Occurrence]:
+        """What occurs when these arrive at one instant, by place."""
+        rules = self.rules
+        if rules.operator == "OR":
+            return pools.either(rules, arrivals)
+        if rules.operator in ("AND", "ANY"):
+            return pools.step(rules, cell, arrivals)
+        roles: list[list[Occurrence]] = [[], [], []]
+        for role, came in zip(_ROLES.get(rules.operator, (0,)), arrivals, strict=False):
+            roles[role] = came
+        return windows.step(rules, cell, *roles)
+
+    def expire(self, cell: Cell, now: int) -> int:
+        """Drop what cannot be completed any more; returns how many."""
+        return pools.expire(self.rules, cell, now) if self.is_pool else windows.expire(self.rules, cell, now)
+
+
+class Graph(NamedTuple):
+    """All nodes, constituents first; and the definitions in the order they were made."""
+
+    nodes: tuple[LeafNode | OperationNode, ...]
+    definitions: tuple[Definition, ...]
+
+
+def leaves(expression: Expression) -> list[Leaf]:
+    """The leaves of an expression, from left to right."""
+    if isinstance(expression, Leaf):
+        return [expression]
+    return [leaf for part in expression.of for leaf in leaves(part)]
+
+
+def compile_graph(definitions: Sequence[Definition]) -> Graph:
+    """Make the graph.
+
+    Raises:
+        DefinitionError: a definition names one that there is not, or itself in the end; `WHERE` or `BY` do not fit.
+    """
+    builder = _Builder({definition.name: definition for definition in definitions})
+    for number, definition in enumerate(definitions):
+        builder.outputs[builder.root(definition.name)].append(number)
+    return Graph(builder.finished(), tuple(definitions))
+
+
+class _Builder:
+    def __init__(self, definitions: Mapping[str, Definition]) -> None:
+        self._definitions = definitions
+        self._numbers: dict[str, int] = {}
+        self._made: list[dict[str, Any]] = []
+        self._links: list[list[Link]] = []
+        self.outputs: list[list[int]] = []
+        self._roots: dict[str, int | None] = {}
+
+    def root(self, name: str, path: tuple[str, ...] = ()) -> int:
+        """The node of a definition."""
+        if name in path:
+            raise DefinitionError(
+                f"{name} is made of itself: {' → '.join((*path, name))}",
+                help="a definition may not lead back to itself",
+            )
+        known = self._roots.get(name)
+        if known is not None:
+            return known
+        definition = self._definitions.get(name)
+        if definition is None:
+            raise DefinitionError(
+                f"{path[-1]} names {name}, which is not defined",
+                help=f"define {name} first, or write a filter in brackets: [type = '{name}']",
+            )
+        names = {leaf.alias for leaf in leaves(definition.expression) if leaf.alias is not None and leaf.filter}
+        needs = needs_of(definition.where, names) if definition.where is not None else {}
+        found = self._node(definition, definition.expression, None, needs, (*path, name), top=True)
+        self._roots[name] = found
+        return found
+
+    def _node(
+        self,
+        definition: Definition,
+        expression: Expression,
+        within: int | None,
+        needs: Mapping[str, Needs],
+        path: tuple[str, ...],
+        *,
+        top: bool = False,
+    ) -> int:
+        where = definition.where if top else None
+        if isinstance(expression, Leaf):
+            if expression.definition is not None:
+                return self.root(expression.definition, path)
+            if where is None:
+                return self._leaf(definition, expression, needs)
+            expression = Operation("OR", (expression,))  # somebody must ask the condition
+        spans = [span for span in (within, expression.within) if span is not None]
+        span = min(spans) if spans else None
+        constituents = [self._node(definition, part, span, needs, path) for part in expression.of]
+        text = print_expression(expression)
+        common = [definition.context, definition.semantics, ",".join(definition.by), str(span), where or ""]
+        identity = "\x1f".join([text, *common, *(self._made[number]["identity"] for number in constituents)])
+        number = self._numbers.get(identity)
+        if number is not None:
+            return number
+        operator = "OR" if expression.operator == "ANY" and expression.count == 1 else expression.operator
+        rules = Rules(
+            operator,
+            definition.context,
+            definition.semantics == "interval",
+            span,
+            expression.period or 0,
+            expression.count or len(expression.of),
+            accepting(where) if where is not None else None,
+        )
+        number = self._add(
+            identity,
+            make=OperationNode,
+            text=text,
+            rules=rules,
+            by=definition.by,
+            constituents=tuple(constituents),
+        )
+        for role, (part, constituent) in enumerate(zip(expression.of, constituents, strict=True)):
+            key = None
+            if isinstance(part, Leaf) and part.definition is not None:
+                key = self._key(definition, self._definitions[part.definition])
+            self._links[constituent].append(Link(number, role, key))
+        return number
+
+    def _leaf(self, definition: Definition, leaf: Leaf, needs: Mapping[str, Needs]) -> int:
+        wanted = needs.get(leaf.alias, ()) if leaf.alias is not None else ()
+        asked = ";".join(".".join(field) for field in wanted)
+        identity = "\x1f".join([str(leaf.filter), leaf.alias or "", ",".join(definition.by), asked])
+        number = self._numbers.get(identity)
+        if number is not None:
+            return number
+        assert leaf.filter is not None
+        return self._add(identity, make=LeafNode, filter=leaf.filter, name=leaf.alias, by=definition.by, needs=wanted)
+
+    def _key(self, definition: Definition, named: Definition) -> tuple[int, ...]:
+        lacking = [field for field in definition.by if field not in named.by]
+        if lacking:
+            raise DefinitionError(
+                f"{definition.name} goes BY {lacking[0]}, but {named.name}, which it is made of, does not",
+                help=f"define {named.name} BY {lacking[0]} too, or leave BY out of {definition.name}",
+            )
+        return tuple(named.by.index(field) for field in definition.by)
+
+    def _add(self, identity: str, **made: Any) -> int:
+        number = self._numbers[identity] = len(self._made)
+        self._made.append({"identity": identity, **made})
+        self._links.append([])
+        self.outputs.append([])
+        return number
+
+    def finished(self) -> tuple[LeafNode | OperationNode, ...]:
+        nodes = []
+        for made, links, outputs in zip(self._made, self._links, self.outputs, strict=True):
+            make = made.pop("make")
+            nodes.append(make(**made, links=tuple(links), outputs=tuple(outputs)))
+        return tuple(nodes)

@@ -1,0 +1,63 @@
+"""Keys of `BY`: the values an event has in some fields, in a form that can be compared, stored and given back.
+
+Kinds never compare, as in filters: `true` is not 1, while 1 is 1.0. Python's dictionaries see that differently, so
+booleans, times and NaN are written as marked texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from tocsin.filters.evaluate import getter
+from tocsin.model import Event, time_text
+
+__all__ = ["Key", "key_reader", "shown"]
+
+Key = tuple[str | int | float, ...]
+
+_MARK = "\x00"
+_SHOWN: dict[str, Any] = {f"{_MARK}true": True, f"{_MARK}false": False, f"{_MARK}nan": float("nan")}
+
+
+def key_reader(by: tuple[str, ...]) -> Callable[[Event], Key | None]:
+    """A function that takes the key out of an event; None if a field is missing or holds no single value."""
+    getters = [getter(tuple(field.split("."))) for field in by]
+    if not getters:
+        return lambda event: ()
+    if len(getters) == 1:
+        only = getters[0]
+
+        def read_one(event: Event) -> Key | None:
+            value = only(event)
+            if value.__class__ is str:
+                return (value,)
+            settled = _settled(value)
+            return None if settled is None else (settled,)
+
+        return read_one
+
+    def read(event: Event) -> Key | None:
+        values = [_settled(get(event)) for get in getters]
+        return None if None in values else tuple(values)  # type: ignore[arg-type]
+
+    return read
+
+
+def _settled(value: Any) -> str | int | float | None:
+    if isinstance(value, bool):
+        return f"{_MARK}true" if value else f"{_MARK}false"
+    if isinstance(value, float) and value != value:
+        return f"{_MARK}nan"
+    if isinstance(value, datetime):
+        return _MARK + time_text(value)
+    return value if isinstance(value, str | int | float) else None
+
+
+def shown(by: tuple[str, ...], key: Key) -> dict[str, Any]:
+    """A key as people see it: field → value."""
+    return {
+        field: _SHOWN.get(value, value.removeprefix(_MARK)) if isinstance(value, str) else value
+        for field, value in zip(by, key, strict=True)
+    }

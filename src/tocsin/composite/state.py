@@ -1,0 +1,88 @@
+"""What a detector has half detected, as a value: open windows by node and key, the time, and counts.
+
+State knows nothing of definitions: it is filed under the identities of nodes, so it outlives a change of definitions
+and can be divided by key. Timers and expiries are not in it, since they follow from the windows. It is written with
+MessagePack, under a version; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tocsin.composite.keys import Key
+from tocsin.composite.occurrence import Window
+from tocsin.errors import DefinitionError
+
+__all__ = ["Counts", "State"]
+
+_VERSION = 1
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """What happened to events, since the beginning."""
+
+    events: int = 0
+    keyless: int = 0
+    """Events that matched a leaf and had no key."""
+    skipped: int = 0
+    """Derived events and system records that were fed."""
+    repeated: int = 0
+    """Events whose offset had been fed already."""
+    dropped: dict[str, int] = {}
+    """By identity of a node: openers given up because too many were open."""
+    expired: dict[str, int] = {}
+    """By identity of a node: openers that were not completed in time."""
+    detected: dict[str, int] = {}
+    """By definition."""
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    version: int
+    time: int
+    advanced: int
+    fed: int
+    cells: list[tuple[str, list[tuple[Key, list[Window]]]]]
+    counts: Counts
+
+
+class State(msgspec.Struct):
+    """Run-time state of a detector."""
+
+    time: int = 0
+    """Up to this instant, in microseconds, everything has happened."""
+    advanced: int = -1
+    """Up to this instant time was let pass: what comes now is later."""
+    fed: int = 0
+    """The offset of the last event, or how many there were."""
+    cells: dict[str, dict[Key, list[Window]]] = {}
+    """By identity of a node, then by key."""
+    counts: Counts = msgspec.field(default_factory=Counts)
+
+    def dump(self) -> bytes:
+        """As bytes."""
+        cells = [(identity, list(by_key.items())) for identity, by_key in self.cells.items() if by_key]
+        return _encode(_Stored(_VERSION, self.time, self.advanced, self.fed, cells, self.counts))
+
+    @classmethod
+    def load(cls, stored: bytes) -> State:
+        """Undo `dump`.
+
+        Raises:
+            DefinitionError: these bytes are no state, or of a later version.
+        """
+        try:
+            found = _decode(stored)
+        except msgspec.DecodeError as error:
+            raise DefinitionError(
+                f"this is no state of a detector ({error})", help="restore what snapshot() gave"
+            ) from None
+        if found.version != _VERSION:
+            raise DefinitionError(
+                f"the state has version {found.version}, this program knows {_VERSION}", help="use the newer program"
+            )
+        cells = {identity: dict(by_key) for identity, by_key in found.cells}
+        return cls(found.time, found.advanced, found.fed, cells, found.counts)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Stored).decode
