@@ -50,7 +50,8 @@ SIDEWAYS = {
 ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.cli"}
 """Library → the one package that may import it, wherever in the file."""
 
-KERNELS = {f"tocsin.filters.index.{name}" for name in ("kernels", "native", "columns")} | {"tocsin.journal.transcode"}
+_INDEX = ("batch_kernels", "columns", "kernels", "native", "pointers", "sweeps")
+KERNELS = {f"tocsin.filters.index.{name}" for name in _INDEX} | {"tocsin.journal.transcode"}
 """Modules that may import numba when loaded; all others must do without, or ask a kernel module."""
 
 PURE = ("tocsin.filters", "tocsin.composite")

@@ -2,12 +2,14 @@
 
 from tocsin import sync, testing
 from tocsin.client import Bus, connect
+from tocsin.composite import Detector
 from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.errors import (
     BadFiltersError,
     BoundError,
     CancelError,
     ConsumerError,
+    DefinitionError,
     DeliveryError,
     EventError,
     FilterError,
@@ -43,8 +45,10 @@ __all__ = [
     "Bus",
     "CancelError",
     "ConsumerError",
+    "DefinitionError",
     "Delivery",
     "DeliveryError",
+    "Detector",
     "Event",
     "EventError",
     "Filter",

@@ -26,6 +26,7 @@ FILTERS = {f"above-{limit}": f"type = 'machine.value' AND value > {limit}" for l
     "line": "line IN ('a', 'c') AND value < 20",
 }
 PER_REQUEST = 20
+PAUSE = 0.15  # seconds: 4,000 events take 30 s, so that there is something left when the query has begun
 
 
 def event(number: int) -> Event:
@@ -63,7 +64,7 @@ def publish(directory: Path, count: int) -> None:
             done = bus._node.head  # one event after the other: the head is the last number
             for first in range(done + 1, count + 1, PER_REQUEST):
                 await bus.publish_many([event(n) for n in range(first, min(first + PER_REQUEST, count + 1))])
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(PAUSE)
 
     asyncio.run(run())
 
@@ -76,6 +77,7 @@ def pipeline(directory: Path, count: int) -> None:
     from tocsin.journal.reader import open_reader
 
     spark = ts.session("local[2]")
+    (directory / "ready").write_text(str(os.getpid()))
     url = f"file:{directory / 'in.db'}"
     while not (directory / "in.db").exists():
         time.sleep(0.05)

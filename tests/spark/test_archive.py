@@ -227,6 +227,22 @@ def test_errors_say_what_to_do(spark: Any, ts: Any, tmp_path: Path) -> None:
         ts.archive(f"file:{path}", lake, spark=spark)
 
 
+def test_a_lake_that_reaches_less_far_back_does_not_take_the_others_place(spark: Any, ts: Any, tmp_path: Path) -> None:
+    path, lake = tmp_path / "plant.db", tmp_path / "lake"
+    fill(path, 300)
+    with pytest.raises(LakeError, match="is not a directory; give a path"):
+        ts.archive(f"file:{path}", "s3://bucket/lake", spark=spark)
+    ts.archive(f"file:{path}", tmp_path / "first", spark=spark)
+    ts.archive(f"file:{path}", lake, spark=spark)  # it holds all of it as well
+    assert remembered_lake(str(path)) == str(lake)
+    with SqliteJournal(path) as journal:
+        assert journal.trim(301) == 301
+    with pytest.raises(LakeError, match=r"is archived in .*/lake, from offset 1 on; .*/new would begin at 301"):
+        ts.archive(f"file:{path}", tmp_path / "new", spark=spark)
+    assert remembered_lake(str(path)) == str(lake)
+    assert ts.archive(f"file:{path}", lake, spark=spark).first == 1
+
+
 def test_a_damaged_block_is_told(spark: Any, ts: Any, tmp_path: Path) -> None:
     import sqlite3
 

@@ -18,6 +18,7 @@ from tocsin.sync import connect
 pytest.importorskip("tocsin.spark", reason="PySpark is not installed; `make setup` installs it")
 
 
+@pytest.mark.timeout(600)  # three JVMs on two cores
 def test_a_pipeline_on_two_separate_executors(tmp_path: Path) -> None:
     events = [Event("reading" if n % 3 else "other", "/test", id=str(n), data={"n": n}) for n in range(EVENTS)]
     with connect(f"file:{tmp_path}/in.db") as bus:

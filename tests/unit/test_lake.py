@@ -372,6 +372,24 @@ def test_what_a_dead_run_has_left_is_cleared_away(lake: Path) -> None:
     assert (lake / "day=2026-01-01" / "type=alarm" / "notes.txt").exists()
 
 
+@pytest.mark.parametrize("lists", [0, 1])
+def test_the_only_copies_are_never_cleared_away(lake: Path, lists: int) -> None:
+    """All lists were lost, or the newest: what the journal does not have any more must stay."""
+    journal = filled(map(event, range(1, 31)))
+    archiver.archive(journal, str(lake), chunk=10, upto=14)
+    archiver.archive(journal, str(lake), chunk=10)
+    for path in sorted((lake / "_tocsin").glob("*.json"))[lists:]:
+        path.unlink()
+    files = sorted(lake.rglob("*.parquet"))
+    known = Lake(lake).last
+    assert known < 16 and len(files) == 3
+    assert journal.trim(known + 5) > known + 1
+    for _ in range(2):  # and the lock was let go
+        with pytest.raises(LakeError, match="may be the only copies of what was trimmed; restore the newest list"):
+            Archiver(journal, str(lake), 10)
+    assert sorted(lake.rglob("*.parquet")) == files
+
+
 def test_two_archivers(lake: Path) -> None:
     journal = filled(map(event, range(1, 31)))
     with Archiver(journal, str(lake), 10) as first:

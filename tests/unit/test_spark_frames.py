@@ -243,7 +243,7 @@ def test_variants_are_their_values() -> None:
         ({"priority": pa.array([1.0])}, "priority", "CAST it AS INT"),
         ({"ttl": ["5"]}, "ttl", "CAST it AS DOUBLE"),
         ({"time": ["2026-01-01"]}, "time", "CAST it AS TIMESTAMP"),
-        ({"time": pa.array([NOW], pa.timestamp("us"))}, "time", "CAST it AS TIMESTAMP"),
+        ({"time": pa.array([NOW], pa.timestamp("us"))}, "time", "is timestamp_ntz; CAST it AS TIMESTAMP"),
         ({"subject": pa.array([1])}, "subject", "CAST it AS STRING"),
         ({"persistent": ["true"]}, "persistent", "CAST it AS BOOLEAN"),
         ({"attributes": ["{}"]}, "attributes", "MAP<STRING"),
@@ -253,13 +253,18 @@ def test_variants_are_their_values() -> None:
         ({"data": pa.array([timedelta(1)])}, "data", "CAST it to STRING"),
         ({"data": pa.array([{"a": {"b": timedelta(1)}}])}, "data.a.b", "CAST it to STRING"),
         ({"prority": pa.array([1])}, "prority", "did you mean priority"),
-        ({"machine": ["m7"]}, "machine", "extraColumns=attributes"),
+        ({"machine": ["m7"]}, "machine", "or drop it. With option extraColumns=attributes"),
     ],
 )
 def test_wrong_columns_are_named(columns: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(SchemaError) as caught:
         rows(**columns)
     assert caught.value.field == field and words in str(caught.value) and field in caught.value.message
+
+
+def test_nobody_is_told_to_leave_out_what_is_needed() -> None:
+    with pytest.raises(SchemaError, match="the column type is int; CAST it AS STRING$"):
+        Frames(pa.schema({"type": pa.int32(), "source": pa.string()}))
 
 
 def test_missing_and_double_columns_are_named() -> None:

@@ -75,6 +75,7 @@ def test_other_urls_are_left_to_who_opens_them() -> None:
     ("options", "streaming", "field", "words"),
     [
         ({}, None, "url", "url is missing; .*file:plant.db"),
+        ({"path": "file:plant.db"}, None, "url", "url is missing, and the path 'file:plant.db' does not count; say"),
         ({"url": " "}, None, "url", "url is empty"),
         ({"url": "file://elsewhere/x.db"}, None, "url", "another machine"),
         ({**URL, "startingOfset": "1"}, None, "startingOffset", "no option startingofset; did you mean startingOffset"),

@@ -15,11 +15,10 @@ import heapq
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from tocsin.composite import windows
 from tocsin.composite.graph import Graph, LeafNode, Link, OperationNode
 from tocsin.composite.keys import Key, key_reader
 from tocsin.composite.leaves import LeafFinder
-from tocsin.composite.occurrence import Occurrence, Part
+from tocsin.composite.occurrence import Occurrence, Part, distinct, positions, without_values
 from tocsin.composite.state import State
 from tocsin.composite.where import reader
 from tocsin.composite.windows import Cell
@@ -71,6 +70,7 @@ class Engine:
     def event(self, event: Event, time: int, offset: int) -> list[Detection]:
         """Feed one event; all timers before it must have fired."""
         self.state.time = time
+        self.expire()
         found: list[Detection] = []
         inbox: Inbox = {}
         for number in self._finder.find(event):
@@ -97,6 +97,7 @@ class Engine:
     def timers(self, instant: int) -> list[Detection]:
         """Fire all timers of one instant, which must be the next one."""
         self.state.time = instant
+        self.expire()
         found: list[Detection] = []
         inbox: Inbox = {}
         due: dict[int, set[Key]] = {}
@@ -142,11 +143,8 @@ class Engine:
                 if cell is None:
                     cell = []
                 before = _size(node, cell)
-                occurred: list[Occurrence] = []
-                if due is not None and key in due.get(number, ()):
-                    occurred = windows.tick(node.rules, cell, instant)
-                if arrivals:
-                    occurred = occurred + node.step(cell, arrivals)
+                ticks = due is not None and key in due.get(number, ())
+                occurred = node.step(cell, arrivals, instant if ticks else None)
                 self._keep(number, node, key, cell, before)
                 if cell and (node.rules.period or node.rules.within is not None):
                     self._watch_new(number, node, key, cell, arrivals, instant)
@@ -196,7 +194,8 @@ class Engine:
         """The same for what an instant has added. Openers of one instant tick together, so one note is enough."""
         rules = node.rules
         if rules.period:
-            opened = bool(arrivals and arrivals[0]) and cell[-1].openers[0] is arrivals[0][-1]
+            newest = cell[-1].openers[0]
+            opened = any(newest is opener for came in arrivals[:1] for opener in came)
             if opened and cell[-1].due is not None:
                 self._note(self._timers, cell[-1].due, number, key)
             if instant and any(window.due == instant + rules.period for window in cell):
@@ -221,7 +220,12 @@ def _deliver(inbox: Inbox, links: Iterable[Link], key: Key, occurred: list[Occur
             arrivals = by_key[target] = []
         while len(arrivals) <= link.role:
             arrivals.append([])
-        arrivals[link.role].extend(occurred)
+        if link.key is None:
+            arrivals[link.role].extend(occurred)
+        else:  # detections of a definition: each once, in order whatever their keys were; its names are its own
+            longest = link.span
+            came = [each for each in distinct(occurred) if longest is None or each.last - each.first <= longest]
+            arrivals[link.role] = sorted([*arrivals[link.role], *map(without_values, came)], key=positions)
 
 
 def _size(node: OperationNode, cell: Cell) -> int:
@@ -236,7 +240,5 @@ def _size(node: OperationNode, cell: Cell) -> int:
 def _ordered(found: list[Detection]) -> list[Detection]:
     """In order of definition, then of constituents."""
     if len(found) > 1:
-        found.sort(
-            key=lambda each: (each.definition, [(part.time, part.offset or 0) for part in each.occurrence.parts])
-        )
+        found.sort(key=lambda each: (each.definition, positions(each.occurrence)))
     return found

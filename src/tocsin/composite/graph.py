@@ -39,7 +39,9 @@ class Link(NamedTuple):
     role: int
     """Its place among the constituents."""
     key: tuple[int, ...] | None = None
-    """Which elements of the key go on, from one definition to one that names it; None: all."""
+    """Which elements of the key go on, from one definition to one that names it; None: all, and none is named."""
+    span: int | None = None
+    """How long an occurrence of a named definition may be to take part; None: as long as it likes."""
 
 
 class LeafNode(NamedTuple):
@@ -71,8 +73,8 @@ class OperationNode(NamedTuple):
         """Is it OR, AND or ANY?"""
         return self.rules.operator in ("OR", "AND", "ANY")
 
-    def step(self, cell: Cell, arrivals: Sequence[list[Occurrence]]) -> list[Occurrence]:
-        """What occurs when these arrive at one instant, by place."""
+    def step(self, cell: Cell, arrivals: Sequence[list[Occurrence]], instant: int | None = None) -> list[Occurrence]:
+        """What occurs when these arrive at one instant, by place; if it is a timer's, what is due ticks."""
         rules = self.rules
         if rules.operator == "OR":
             return pools.either(rules, arrivals)
@@ -81,7 +83,8 @@ class OperationNode(NamedTuple):
         roles: list[list[Occurrence]] = [[], [], []]
         for role, came in zip(_ROLES.get(rules.operator, (0,)), arrivals, strict=False):
             roles[role] = came
-        return windows.step(rules, cell, *roles)
+        openers, middles, closers = roles
+        return windows.step(rules, cell, openers, middles, closers, instant)
 
     def expire(self, cell: Cell, now: int) -> int:
         """Drop what cannot be completed any more; returns how many."""
@@ -158,10 +161,12 @@ class _Builder:
         where = definition.where if top else None
         if isinstance(expression, Leaf):
             if expression.definition is not None:
-                return self.root(expression.definition, path)
-            if where is None:
+                named = self.root(expression.definition, path)
+                if where is None and not (top and self._definitions[expression.definition].by != definition.by):
+                    return named
+            elif where is None:
                 return self._leaf(definition, expression, needs)
-            expression = Operation("OR", (expression,))  # somebody must ask the condition
+            expression = Operation("OR", (expression,))  # somebody must ask the condition, or change the key
         spans = [span for span in (within, expression.within) if span is not None]
         span = min(spans) if spans else None
         constituents = [self._node(definition, part, span, needs, path) for part in expression.of]
@@ -190,10 +195,11 @@ class _Builder:
             constituents=tuple(constituents),
         )
         for role, (part, constituent) in enumerate(zip(expression.of, constituents, strict=True)):
-            key = None
+            key = longest = None
             if isinstance(part, Leaf) and part.definition is not None:
                 key = self._key(definition, self._definitions[part.definition])
-            self._links[constituent].append(Link(number, role, key))
+                longest = span
+            self._links[constituent].append(Link(number, role, key, longest))
         return number
 
     def _leaf(self, definition: Definition, leaf: Leaf, needs: Mapping[str, Needs]) -> int:

@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*)|(?P<number>\d+(?:\.\d+)?)|(?P<mark>[(),*\[]))"
 )
-_WORDS = frozenset({"AS", "WITHIN", "BY", "WHERE", *UNITS, *(f"{unit}S" for unit in UNITS)})
+_WORDS = frozenset({"AS", "WITHIN", "BY", "WHERE"})
 _ARITY = {"OR": (2, None), "AND": (2, None), "SEQ": (2, None), "NOT": (3, 3), "A": (3, 3), "A*": (3, 3)}
 _SHAPE = {
     "OR": "OR(a, b, …)",

@@ -13,7 +13,18 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["TIMER", "Occurrence", "Part", "Position", "Window", "distinct", "joined", "made_of"]
+__all__ = [
+    "TIMER",
+    "Occurrence",
+    "Part",
+    "Position",
+    "Window",
+    "distinct",
+    "joined",
+    "made_of",
+    "positions",
+    "without_values",
+]
 
 TIMER = 1 << 62
 """In place of an offset: a timer's firing, which lies behind the events of its instant and before any later one."""
@@ -82,14 +93,27 @@ def joined(items: Sequence[Occurrence], instant: int | None = None) -> Occurrenc
     return Occurrence(first, start, last, end, parts, instants)
 
 
-def made_of(occurrence: Occurrence) -> tuple[Any, ...]:
-    """What tells an occurrence from others: its events and timers, not what they are called."""
-    return (*[(part.offset, part.time) for part in occurrence.parts], occurrence.instants)
+def positions(occurrence: Occurrence) -> list[Position]:
+    """Where its parts lie, in their order."""
+    return [(part.time, TIMER if part.offset is None else part.offset) for part in occurrence.parts]
+
+
+def made_of(occurrence: Occurrence) -> frozenset[Any]:
+    """The events and timers it is made of, whatever their order and what they are called."""
+    return frozenset((*positions(occurrence), *occurrence.instants))
+
+
+def without_values(occurrence: Occurrence) -> Occurrence:
+    """The same, with nothing that a `WHERE` could ask for."""
+    if all(part.values is None for part in occurrence.parts):
+        return occurrence
+    parts = tuple([msgspec.structs.replace(part, values=None) for part in occurrence.parts])
+    return msgspec.structs.replace(occurrence, parts=parts)
 
 
 def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
-    """The first of each that are made of the same."""
+    """The first of each that have the same parts in the same order: they would have one id."""
     found: dict[tuple[Any, ...], Occurrence] = {}
     for occurrence in occurrences:
-        found.setdefault(made_of(occurrence), occurrence)
+        found.setdefault((*positions(occurrence), occurrence.instants), occurrence)
     return list(found.values())

@@ -5,7 +5,7 @@ in `continuous` one window for each initiator, with what it has met so far.
 
 At one instant every arrival first tries to complete something with what came before. Outside `recent`, one that did is
 used up. The others are then added one after the other, and may complete something together: so AND(a, b) occurs at an
-event that is both.
+event that is both. What is made of the same events as one that is used up is not kept either.
 
 Pure: a step changes the cell it is given and returns what occurred.
 """
@@ -25,12 +25,8 @@ Arrivals = Sequence[list[Occurrence]]
 
 
 def either(rules: Rules, arrivals: Arrivals) -> list[Occurrence]:
-    """OR: everything, once."""
-    return [
-        occurrence
-        for occurrence in distinct(occurrence for kind in arrivals for occurrence in kind)
-        if _fits(rules, occurrence)
-    ]
+    """OR: everything that counts, once."""
+    return distinct(occurrence for kind in arrivals for occurrence in kind if _fits(rules, occurrence))
 
 
 def step(rules: Rules, cell: Cell, arrivals: Arrivals) -> list[Occurrence]:
@@ -47,8 +43,12 @@ def step(rules: Rules, cell: Cell, arrivals: Arrivals) -> list[Occurrence]:
             if not closed:
                 pool.complete(kind, occurrence, found)
             pool.add(kind, occurrence)
-        elif made_of(occurrence) not in closed and not pool.complete(kind, occurrence, found):
-            pool.add(kind, occurrence)
+        elif not closed or made_of(occurrence) not in closed:
+            if pool.complete(kind, occurrence, found):
+                closed.add(made_of(occurrence))
+                pool.forget(came, closed)
+            else:
+                pool.add(kind, occurrence)
     if not any(window.openers for window in cell):
         cell.clear()
     return found
@@ -106,6 +106,12 @@ class _Pool:
         """Keep it."""
         self.cell[kind].openers.append(occurrence)
 
+    def forget(self, came: Sequence[tuple[int, Occurrence]], closed: set[object]) -> None:
+        """Do not keep what came at this instant and is made of the same as what is used up."""
+        gone = [occurrence for _, occurrence in came if made_of(occurrence) in closed]
+        for window in self.cell:
+            window.openers[:] = [o for o in window.openers if not any(o is each for each in gone)]
+
     def fire(self, items: Sequence[Occurrence], found: list[Occurrence]) -> bool:
         """Does this combination count?"""
         made = joined(_in_order(items))
@@ -127,12 +133,13 @@ class _Recent(_Pool):
 
 class _Chronicle(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        others = [waiting for waiting in self.usable(kind, occurrence) if waiting]
-        for kinds in combinations(others, self.rules.least - 1):
-            for chosen in product(*kinds):  # the oldest of each first
+        usable = self.usable(kind, occurrence)
+        others = [number for number, waiting in enumerate(usable) if waiting]
+        for numbers in combinations(others, self.rules.least - 1):
+            for chosen in product(*[usable[number] for number in numbers]):  # the oldest of each first
                 if self.fire([*chosen, occurrence], found):
-                    for window in self.cell:
-                        window.openers[:] = [o for o in window.openers if not any(o is used for used in chosen)]
+                    for number, used in zip(numbers, chosen, strict=True):
+                        self.cell[number].openers.remove(used)  # it may wait as another kind, too
                     return True
         return False
 
@@ -173,6 +180,10 @@ class _Continuous(_Pool):
                 window.openers.append(occurrence)
                 window.kinds.append(kind)
         self.cell.append(Window([occurrence], [], None, [kind]))
+
+    def forget(self, came: Sequence[tuple[int, Occurrence]], closed: set[object]) -> None:
+        gone = [occurrence for _, occurrence in came if made_of(occurrence) in closed]
+        self.cell[:] = [window for window in self.cell if not any(window.openers[0] is each for each in gone)]
 
 
 _POOLS: dict[str, type[_Pool]] = {

@@ -3,7 +3,8 @@
 A *cell* is the state of one operator for one key: its open windows, oldest first. `recent` has one at most, and so has
 `cumulative`, whose one window gathers all openers; `chronicle` and `continuous` have one for each opener.
 
-At one instant closers come first, then middles, then openers. Outside `recent`, what closed something does not open.
+At one instant closers come first, then middles and ticks, then openers. Outside `recent`, what closed something does
+not open.
 
 Pure: a step changes the cell it is given and returns what occurred.
 """
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from tocsin.composite.expression import Context, Operator
 from tocsin.composite.occurrence import TIMER, Occurrence, Part, Position, Window, joined, made_of
 
-__all__ = ["Cell", "Rules", "expire", "step", "tick"]
+__all__ = ["Cell", "Rules", "expire", "step"]
 
 Cell = list[Window]
 
@@ -36,9 +37,14 @@ class Rules(NamedTuple):
 
 
 def step(
-    rules: Rules, cell: Cell, openers: list[Occurrence], middles: list[Occurrence], closers: list[Occurrence]
+    rules: Rules,
+    cell: Cell,
+    openers: list[Occurrence],
+    middles: list[Occurrence],
+    closers: list[Occurrence],
+    instant: int | None = None,
 ) -> list[Occurrence]:
-    """What occurs when these arrive at one instant."""
+    """What occurs when these arrive at one instant; if it is a timer's, windows of P, P* and PLUS may be due."""
     found: list[Occurrence] = []
     closed: list[Occurrence] = []
     for closer in closers:
@@ -46,6 +52,8 @@ def step(
             closed.append(closer)
     for middle in middles:
         _take_middle(rules, cell, middle, found)
+    if instant is not None:
+        _tick(rules, cell, instant, found)
     if closed and rules.context != "recent":
         used = {made_of(occurrence) for occurrence in closed}
         openers = [opener for opener in openers if made_of(opener) not in used]
@@ -54,9 +62,7 @@ def step(
     return found
 
 
-def tick(rules: Rules, cell: Cell, instant: int) -> list[Occurrence]:
-    """What occurs at a timer's instant: of P, P* and PLUS."""
-    found: list[Occurrence] = []
+def _tick(rules: Rules, cell: Cell, instant: int, found: list[Occurrence]) -> None:
     for window in list(cell):
         if window.due != instant:
             continue
@@ -70,7 +76,6 @@ def tick(rules: Rules, cell: Cell, instant: int) -> list[Occurrence]:
             cell.remove(window)
         else:
             window.due = instant + rules.period
-    return found
 
 
 def expire(rules: Rules, cell: Cell, now: int) -> int:
@@ -143,6 +148,8 @@ def _close(rules: Rules, cell: Cell, closer: Occurrence, found: list[Occurrence]
         if operator in ("A*", "P*"):
             middles = _counted(rules, window, openers, closer)
             fired = bool(middles) and _fire(rules, joined([*openers, *middles, closer]), found)
+            if middles and not fired:
+                continue  # WHERE is not true: nothing is used up
         elif operator in ("SEQ", "NOT"):
             fired = _fire(rules, joined([*openers, closer]), found)
         else:

@@ -62,7 +62,7 @@ class Archiver:
         """Take the lock, check that the lake is this journal's, and clear away what nobody lists.
 
         Raises:
-            LakeError: another archiver is at work, or the lake is another journal's.
+            LakeError: another archiver is at work, the lake is another journal's, or its list was lost.
             JournalError: `chunk` means nothing.
             JournalFullError: the directory cannot be written to.
         """
@@ -151,9 +151,30 @@ class Archiver:
         shutil.rmtree(os.path.join(self.lake.path, PRIVATE, "staging"), ignore_errors=True)
         listed = {file.path for chunk in self.lake.manifest.chunks for file in chunk.files}
         unlisted = [path for path in _files(self.lake.path) if path not in listed]
+        self._keep_only_copies(unlisted)
         for path in unlisted:
             self._remove(path)
         return len(unlisted)
+
+    def _keep_only_copies(self, unlisted: list[str]) -> None:
+        """Refuse to remove what the journal has no longer, and the list does not have yet.
+
+        A run that died leaves no such files, unless the journal was trimmed beyond the list. A list that was lost, or
+        went back to an earlier version, does: as after a copy that left `_tocsin` out.
+        """
+        kept, known = self.journal.kept, self.lake.last
+        only = []
+        for path in unlisted:
+            first, last = map(int, os.path.basename(path).removesuffix(".parquet").split("-"))
+            if max(first, known + 1) < min(kept, last + 1):
+                only.append(path)
+        if only:
+            raise LakeError(
+                f"the list of what {self.lake.path} holds ends at offset {known} and the journal begins at {kept}, so "
+                f"{len(only)} files that are not listed, such as {only[0]}, may be the only copies of what was trimmed",
+                path=self.lake.path,
+                help=f"restore the newest list, in {PRIVATE}, from a copy; or move these files away",
+            )
 
     def _remove(self, path: str) -> None:
         place = os.path.join(self.lake.path, path)

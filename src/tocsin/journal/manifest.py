@@ -92,7 +92,7 @@ def load(lake: str) -> Manifest:
         except FileNotFoundError:  # so many came since that it was cleared away: look again
             continue
         except (OSError, msgspec.MsgspecError, ValueError) as error:
-            help = f"restore {_place(lake, newest)}, or remove it to go back one version"
+            help = f"restore {_place(lake, newest)} from a copy"
             raise LakeError(f"the list of what the lake holds cannot be read: {error}", path=lake, help=help) from None
         if manifest.format != _FORMAT:
             raise LakeError(f"the lake has format {manifest.format}", path=lake, help="use a newer Tocsin")

@@ -26,9 +26,9 @@ from pyspark.sql import SparkSession
 from tocsin.clock import SECOND, SystemClock
 from tocsin.errors import JournalDamagedError, JournalError, JournalFullError, LakeError, TocsinError
 from tocsin.journal import lakewriter
-from tocsin.journal.archived import open_archived
+from tocsin.journal.archived import Joined, Readable, open_archived
 from tocsin.journal.archiver import CHUNK, Archiver, Staged
-from tocsin.journal.lake import remember_lake
+from tocsin.journal.lake import Lake, remember_lake, remembered_lake
 from tocsin.journal.manifest import Chunk
 from tocsin.journal.opening import file_path
 from tocsin.journal.reader import open_reader
@@ -96,7 +96,8 @@ def archive(
         compact: write a chunk that was not complete anew when there is more of it, so that files do not stay small.
 
     Raises:
-        LakeError: the lake is another journal's, or another archiver is at work on it.
+        LakeError: the lake is another journal's, another archiver is at work on it, or the journal has another lake
+            that reaches farther back.
         JournalError: there is no such journal, or an argument means nothing.
         JournalDamagedError: a block of the journal, or a file of the lake that must be written anew, cannot be read.
         JournalFullError: the lake cannot be written.
@@ -104,9 +105,10 @@ def archive(
     began = time.monotonic()
     _check(upto, retention)
     open_origin(url).close()  # which says what is wrong with a url
-    path, lake = os.path.abspath(file_path(url)), os.path.abspath(lake)
+    path, lake = os.path.abspath(file_path(url)), Lake(lake).path  # which refuses what is no path
     done = _Done()
     with open_reader(path) as reader, Archiver(reader, lake, chunk, compact) as archiver:
+        _check_remembered(path, reader, archiver.journal)
         ranges = archiver.ranges(upto)
         if ranges:
             spark = spark or SparkSession.getActiveSession() or session()
@@ -141,6 +143,24 @@ def _check(upto: object, retention: object) -> None:
         raise JournalError(f"upto is {upto!r}", help="give an offset, or leave it out")
     if retention is not None and (not isinstance(retention, timedelta) or retention <= timedelta(0)):
         raise JournalError(f"retention is {retention!r}", help="give a timedelta above 0, or leave it out")
+
+
+def _check_remembered(path: str, reader: Readable, joined: Joined) -> None:
+    """Refuse a lake in whose place nodes and `past` would see less than in the one that they know.
+
+    Raises:
+        LakeError: the journal's lake is another one, and reaches farther back.
+    """
+    known = remembered_lake(path)
+    if known is None or os.path.realpath(known) == os.path.realpath(joined.lake.path) or not os.path.isdir(known):
+        return
+    first = Joined(reader, Lake(known)).first
+    if first < joined.first:
+        raise LakeError(
+            f"{path} is archived in {known}, from offset {first} on; {joined.lake.path} would begin at {joined.first}",
+            path=joined.lake.path,
+            help=f"go on with that lake, or copy it here first; to forget it, remove {path}.lake",
+        )
 
 
 def _remember(path: str, lake: str) -> None:

@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type
 
 from tocsin.errors import EventError, SchemaError
 from tocsin.journal.statistics import SYSTEM
@@ -190,13 +192,23 @@ def _maker(field: pa.Field) -> _Values:
     name, kind = field.name, _KINDS[field.name]
     if not kind.fits(field.type) and not pa.types.is_null(field.type):
         raise SchemaError(
-            f"the column {name} is {field.type}", field=name, help=f"CAST it AS {kind.called}, or leave it out"
+            f"the column {name} is {_called(field.type)}",
+            field=name,
+            help=f"CAST it AS {kind.called}{'' if name in _REQUIRED else ', or leave it out'}",
         )
     if name == "time":
         return lambda batch: moments(batch.column(name))
     if name == "attributes":
         return lambda batch: [each and _without_nulls(each) for each in json_values(batch.column(name))]
     return lambda batch: json_values(batch.column(name))
+
+
+def _called(kind: pa.DataType) -> str:
+    """A type as Spark's users know it; as Arrow has it where Spark has none."""
+    try:
+        return from_arrow_type(kind).simpleString()
+    except PySparkException:
+        return str(kind)
 
 
 def _without_nulls(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -208,14 +220,16 @@ def _check_extra(field: pa.Field, extra: bool) -> None:
     name = field.name
     if not extra:
         near = suggestion(name, [*_FIELDS, *_IGNORED])
-        mend = f"did you mean {near}?" if near else "put it into data or attributes, or drop it"
+        mend = f"did you mean {near}?" if near else "put it into data or attributes, or drop it."
         raise SchemaError(
             f"there is no column {name} in an event",
             field=name,
             help=f"{mend} With option extraColumns=attributes it becomes an attribute",
         )
     if not _is_scalar(field.type):
-        raise SchemaError(f"{name} is {field.type}, too much for an attribute", field=name, help="put it into data")
+        raise SchemaError(
+            f"{name} is {_called(field.type)}, too much for an attribute", field=name, help="put it into data"
+        )
     try:
         Event("-", "-", attributes={name: True})
     except EventError as error:

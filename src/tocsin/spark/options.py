@@ -213,7 +213,11 @@ class _Given:
         """The journal's url, with an absolute path if it is a file's."""
         url = self.text("url")
         if url is None:
-            raise _wrong("url", "the option url is missing", 'say which journal: .option("url", "file:plant.db")')
+            path = self._values.get("path")
+            given = f", and the path {path!r} does not count" if path else ""
+            raise _wrong(
+                "url", f"the option url is missing{given}", 'say which journal: .option("url", "file:plant.db")'
+            )
         return f"file:{_path(url)}" if url.startswith("file:") else url
 
     def directory(self, name: str) -> str | None:

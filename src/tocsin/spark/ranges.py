@@ -59,7 +59,11 @@ def beginning(origin: Origin, options: ReadOptions) -> Beginning:
     first, head = origin.first, origin.head
     if options.start is not None:
         if options.start > head + 1:
-            raise _beyond(f"startingOffset {options.start}", head)
+            raise JournalError(
+                f"startingOffset {options.start} lies beyond the end of the journal, whose newest offset is {head}",
+                path=options.url,
+                help=f"give {head + 1} or less, or check the url: the journal may have been replaced",
+            )
         return Beginning(*_kept(options.start, first, options))
     if options.since is not None:
         found = origin.offset_at(options.since)
@@ -85,16 +89,16 @@ def ending(origin: Origin, options: ReadOptions) -> int:
     return head if options.until is None else min(origin.offset_at(options.until + 1) - 1, head)
 
 
-def position(offset: Mapping[str, Any]) -> int:
+def position(offset: object) -> int:
     """The last offset that a stream has read, out of what its checkpoint holds.
 
     Raises:
         JournalError: that is none of ours.
     """
-    found = offset.get("offset")
+    found = offset.get("offset") if isinstance(offset, Mapping) else None
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise JournalError(
-            f"the checkpoint holds {dict(offset)!r}, which is no offset of a journal",
+            f"the checkpoint holds {offset!r}, which is no offset of a journal",
             help="give the query a checkpointLocation of its own",
         )
     return found

@@ -10,8 +10,8 @@ is part of what Numba compares. (This file is left out of that: it has nothing t
 
 from __future__ import annotations
 
+import inspect
 import zlib
-from pathlib import Path
 from types import ModuleType
 
 from numba import carray, njit, types
@@ -24,7 +24,7 @@ _ENDLESS = 1 << 40
 
 def source_of(*modules: ModuleType) -> int:
     """A number that is another one when a module's text is."""
-    return zlib.crc32(b"".join(Path(str(module.__file__)).read_bytes() for module in modules))
+    return zlib.crc32("".join(inspect.getsource(module) for module in modules).encode())
 
 
 def _pointer_to(item):
