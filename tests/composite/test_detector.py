@@ -49,6 +49,12 @@ def test_keys_compare_as_in_filters() -> None:
     assert [each.data["key"]["k"] for each in found] == [1, True, "1"]
 
 
+def test_one_key_has_one_form_however_it_was_written() -> None:
+    for first, second in ((1, 1.0), (1.0, 1)):
+        [found] = detector(f"{PAIR} BY k").feed_batch([event("a", 1, k=first), event("b", 2, k=second)])
+        assert repr(found.data["key"]) == "{'k': 1}"
+
+
 def test_an_event_without_the_key_takes_no_part_and_is_counted() -> None:
     made = detector(f"{PAIR} BY machine")
     assert made.feed_batch([event("a", 1), event("b", 2), event("a", 3, machine=None)]) == []

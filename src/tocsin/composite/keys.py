@@ -48,8 +48,10 @@ def key_reader(by: tuple[str, ...]) -> Callable[[Event], Key | None]:
 def _settled(value: Any) -> str | int | float | None:
     if isinstance(value, bool):
         return f"{_MARK}true" if value else f"{_MARK}false"
-    if isinstance(value, float) and value != value:
-        return f"{_MARK}nan"
+    if isinstance(value, float):
+        if value != value:
+            return f"{_MARK}nan"
+        return int(value) if value.is_integer() else value  # one key has one form: it is part of ids
     if isinstance(value, datetime):
         return _MARK + time_text(value)
     return value if isinstance(value, str | int | float) else None
