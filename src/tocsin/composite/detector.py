@@ -19,8 +19,8 @@ import msgspec
 
 from tocsin.clock import as_datetime
 from tocsin.composite.engine import Detection, Engine
-from tocsin.composite.expression import Definition
-from tocsin.composite.graph import Graph, OperationNode, compile_graph, leaves
+from tocsin.composite.expression import Definition, leaves
+from tocsin.composite.graph import Graph, OperationNode, compile_graph
 from tocsin.composite.keys import shown
 from tocsin.composite.language import parse
 from tocsin.composite.occurrence import Part
@@ -49,6 +49,7 @@ class Detector:
     def __init__(self, *, max_open: int = MAX_OPEN) -> None:
         """Begin with no definitions."""
         self._definitions: dict[str, Definition] = {}
+        self._graph = compile_graph([])
         self._state = State()
         self._max_open = max_open
         self._engine: Engine | None = None
@@ -66,10 +67,10 @@ class Detector:
         definition = parse(name, text, context, semantics)
         changed = {**self._definitions, name: definition}
         try:
-            compile_graph(list(changed.values()))
+            graph = compile_graph(list(changed.values()))
         except DefinitionError as error:
             raise DefinitionError(error.message, text=text, position=error.position, help=error.help) from None
-        self._definitions, self._engine = changed, None
+        self._definitions, self._graph, self._engine = changed, graph, None
         return definition
 
     def undefine(self, name: str) -> None:
@@ -88,7 +89,8 @@ class Detector:
         if users:
             raise DefinitionError(f"{', '.join(users)} is made of {name}", field="name", help="undefine that first")
         del self._definitions[name]
-        kept = {node.identity for node in self.graph.nodes}
+        self._graph = compile_graph(list(self._definitions.values()))
+        kept = {node.identity for node in self._graph.nodes}
         self._state.cells = {identity: cells for identity, cells in self._state.cells.items() if identity in kept}
         self._engine = None
 
@@ -99,12 +101,11 @@ class Detector:
     @property
     def graph(self) -> Graph:
         """The definitions as one graph."""
-        return self._ready().graph if self._engine is not None else compile_graph(list(self._definitions.values()))
+        return self._graph
 
     def _ready(self) -> Engine:
         if self._engine is None:
-            graph = compile_graph(list(self._definitions.values()))
-            self._engine = Engine(graph, self._state, self._max_open)
+            self._engine = Engine(self._graph, self._state, self._max_open)
         return self._engine
 
     # -- detecting
@@ -155,14 +156,12 @@ class Detector:
         detections = engine.event(event, time, offset)
         if detections:
             self._derive(engine, detections, found)
-        engine.expire()
 
     def _fire(self, engine: Engine, upto: int, found: list[Event]) -> None:
         while (instant := engine.next_timer()) is not None and instant <= upto:
             detections = engine.timers(instant)
             if detections:
                 self._derive(engine, detections, found)
-            engine.expire()
 
     def _derive(self, engine: Engine, detections: list[Detection], found: list[Event]) -> None:
         seen = set()
@@ -197,6 +196,7 @@ class Detector:
             raise DefinitionError(f"this is no snapshot ({error})", help="restore what snapshot() gave") from None
         detector = cls(max_open=found.max_open)
         detector._definitions = {each[0]: parse(*each) for each in found.definitions}
+        detector._graph = compile_graph(list(detector._definitions.values()))
         detector._state = State.load(found.state)
         return detector
 

@@ -99,15 +99,11 @@ class Engine:
         self.state.time = instant
         self.expire()
         found: list[Detection] = []
-        inbox: Inbox = {}
         due: dict[int, set[Key]] = {}
         while self._timers and self._timers[0][0] == instant:
             _, _, number, key = heapq.heappop(self._timers)
             due.setdefault(number, set()).add(key)
-        for number in sorted(due):
-            for key in due[number]:
-                inbox.setdefault(number, {}).setdefault(key, [])
-        self._rise(inbox, found, {number: frozenset(keys) for number, keys in due.items()}, instant)
+        self._rise({number: {key: [] for key in keys} for number, keys in due.items()}, found, due, instant)
         return _ordered(found)
 
     def expire(self) -> None:
@@ -130,7 +126,7 @@ class Engine:
     # -- rising
 
     def _rise(
-        self, inbox: Inbox, found: list[Detection], due: dict[int, frozenset[Key]] | None = None, instant: int = 0
+        self, inbox: Inbox, found: list[Detection], due: dict[int, set[Key]] | None = None, instant: int = 0
     ) -> None:
         nodes, all_cells = self.graph.nodes, self._cells
         while inbox:
@@ -168,10 +164,10 @@ class Engine:
         """Give up the oldest opener of the key that has waited longest."""
         key, cell = next(iter(self._cells[number].items()))
         before = _size(node, cell)
-        fullest = next(window for window in cell if window.openers)
-        del fullest.openers[0]
-        if not fullest.openers and not (node.is_pool and node.rules.context != "continuous"):
-            cell.remove(fullest)
+        oldest = next(window for window in cell if window.openers)
+        del oldest.openers[0]
+        if not oldest.openers and not (node.is_pool and node.rules.context != "continuous"):
+            cell.remove(oldest)
         if not any(window.openers for window in cell):
             del self._cells[number][key]
             cell.clear()

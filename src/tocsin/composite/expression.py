@@ -21,6 +21,7 @@ __all__ = [
     "Operation",
     "Operator",
     "Semantics",
+    "leaves",
 ]
 
 Context = Literal["recent", "chronicle", "continuous", "cumulative"]
@@ -62,6 +63,13 @@ class Operation(msgspec.Struct, frozen=True, tag="operation"):
 
 
 Expression = Leaf | Operation
+
+
+def leaves(expression: Expression) -> list[Leaf]:
+    """The leaves of an expression, from left to right."""
+    if isinstance(expression, Leaf):
+        return [expression]
+    return [leaf for part in expression.of for leaf in leaves(part)]
 
 
 class Definition(msgspec.Struct, frozen=True):

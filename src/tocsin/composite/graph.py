@@ -11,20 +11,18 @@ another graph, and state is carried over by identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tocsin.composite import pools, windows
-from tocsin.composite.expression import Definition, Expression, Leaf, Operation
+from tocsin.composite.expression import Definition, Expression, Leaf, Operation, leaves
 from tocsin.composite.language import print_expression
 from tocsin.composite.occurrence import Occurrence
 from tocsin.composite.where import Needs, accepting, needs_of
 from tocsin.composite.windows import Cell, Rules
 from tocsin.errors import DefinitionError
 
-__all__ = ["Graph", "LeafNode", "Link", "OperationNode", "compile_graph", "leaves"]
-
-Step = Callable[[Rules, Cell, Sequence[list[Occurrence]]], list[Occurrence]]
+__all__ = ["Graph", "LeafNode", "Link", "OperationNode", "compile_graph"]
 
 _ROLES: dict[str, tuple[int, ...]] = {"SEQ": (0, 2), "NOT": (0, 1, 2), "A": (0, 1, 2), "A*": (0, 1, 2)} | dict.fromkeys(
     ("P", "P*"), (0, 2)
@@ -63,8 +61,6 @@ class OperationNode(NamedTuple):
     identity: str
     text: str
     rules: Rules
-    by: tuple[str, ...]
-    constituents: tuple[int, ...]
     links: tuple[Link, ...]
     outputs: tuple[int, ...]
 
@@ -96,13 +92,6 @@ class Graph(NamedTuple):
 
     nodes: tuple[LeafNode | OperationNode, ...]
     definitions: tuple[Definition, ...]
-
-
-def leaves(expression: Expression) -> list[Leaf]:
-    """The leaves of an expression, from left to right."""
-    if isinstance(expression, Leaf):
-        return [expression]
-    return [leaf for part in expression.of for leaf in leaves(part)]
 
 
 def compile_graph(definitions: Sequence[Definition]) -> Graph:
@@ -186,14 +175,7 @@ class _Builder:
             expression.count or len(expression.of),
             accepting(where) if where is not None else None,
         )
-        number = self._add(
-            identity,
-            make=OperationNode,
-            text=text,
-            rules=rules,
-            by=definition.by,
-            constituents=tuple(constituents),
-        )
+        number = self._add(identity, make=OperationNode, text=text, rules=rules)
         for role, (part, constituent) in enumerate(zip(expression.of, constituents, strict=True)):
             key = longest = None
             if isinstance(part, Leaf) and part.definition is not None:

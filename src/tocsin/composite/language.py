@@ -24,6 +24,7 @@ from tocsin.composite.expression import (
     Leaf,
     Operation,
     Operator,
+    leaves,
 )
 from tocsin.errors import DefinitionError, FilterError
 from tocsin.filters.filter import Filter
@@ -97,7 +98,7 @@ def parse(name: str, text: str, context: str = "recent", semantics: str = "detec
         raise _unknown("semantics", semantics, SEMANTICS)
     parser = _Parser(text)
     expression, by, where = parser.whole()
-    aliases = [leaf.alias for leaf in _leaves(expression) if leaf.alias is not None]
+    aliases = [leaf.alias for leaf in leaves(expression) if leaf.alias is not None]
     for alias in aliases:
         if aliases.count(alias) > 1:
             raise DefinitionError(
@@ -158,14 +159,6 @@ def _flat(operation: Operation) -> list[Expression]:
     ):
         return [*_flat(first), *rest]
     return list(operation.of)
-
-
-def _leaves(expression: Expression) -> Iterator[Leaf]:
-    if isinstance(expression, Leaf):
-        yield expression
-    else:
-        for part in expression.of:
-            yield from _leaves(part)
 
 
 def _operations(expression: Expression) -> Iterator[Operation]:

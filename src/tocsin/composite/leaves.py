@@ -26,20 +26,20 @@ class LeafFinder:
     def __init__(self, filters: Sequence[str]) -> None:
         """Sort filters by the types they demand."""
         self._tests = [Filter(text) for text in filters]
-        self._everywhere: list[int] = []
+        everywhere: list[int] = []
         by_type: dict[str, list[int]] = {}
         self._sure: set[int] = set()
         for number, test in enumerate(self._tests):
             types = _types(test.form)
             if types is None:
-                self._everywhere.append(number)
+                everywhere.append(number)
                 continue
             for kind in types:
                 by_type.setdefault(kind, []).append(number)
             if all(len(each.sets) == 1 and not each.residues for each in test.form.alternatives):
                 self._sure.add(number)  # it demands a type, and nothing else
-        self._by_type = {kind: self._plan(numbers + self._everywhere) for kind, numbers in by_type.items()}
-        self._rest = self._plan(self._everywhere)
+        self._by_type = {kind: self._plan(numbers + everywhere) for kind, numbers in by_type.items()}
+        self._rest = self._plan(everywhere)
 
     def _plan(self, numbers: list[int]) -> tuple[list[int], list[tuple[int, Any]], Matcher | None]:
         """Those that are sure, those to be asked one by one, those to be asked through an index."""
@@ -57,11 +57,6 @@ class LeafFinder:
         if not asked:
             return sure
         return sorted([*sure, *(number for number, matches in asked if matches(event))])
-
-    @property
-    def types(self) -> frozenset[str] | None:
-        """The only types that can match; None: any can."""
-        return None if self._everywhere else frozenset(self._by_type)
 
 
 def _types(form: NormalForm) -> set[str] | None:

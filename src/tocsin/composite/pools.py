@@ -12,11 +12,12 @@ Pure: a step changes the cell it is given and returns what occurred.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import combinations, product
 
 from tocsin.composite.occurrence import Occurrence, Window, distinct, joined, made_of
-from tocsin.composite.windows import Cell, Rules
+from tocsin.composite.windows import Cell, Rules, in_time
 
 __all__ = ["either", "expire", "step"]
 
@@ -46,7 +47,7 @@ def step(rules: Rules, cell: Cell, arrivals: Arrivals) -> list[Occurrence]:
         elif not closed or made_of(occurrence) not in closed:
             if pool.complete(kind, occurrence, found):
                 closed.add(made_of(occurrence))
-                pool.forget(came, closed)
+                pool.forget([each for _, each in came if made_of(each) in closed])
             else:
                 pool.add(kind, occurrence)
     if not any(window.openers for window in cell):
@@ -56,15 +57,14 @@ def step(rules: Rules, cell: Cell, arrivals: Arrivals) -> list[Occurrence]:
 
 def expire(rules: Rules, cell: Cell, now: int) -> int:
     """Drop what cannot be completed any more; returns how many."""
-    assert rules.within is not None
     dropped = 0
     for window in list(cell):
         if rules.context == "continuous":
-            if now - window.openers[0].first > rules.within:
+            if not in_time(rules, window.openers[0], now):
                 cell.remove(window)
                 dropped += 1
             continue
-        live = [opener for opener in window.openers if now - opener.first <= rules.within]
+        live = [opener for opener in window.openers if in_time(rules, opener, now)]
         dropped += len(window.openers) - len(live)
         window.openers[:] = live
     if not any(window.openers for window in cell):
@@ -82,7 +82,7 @@ def _in_order(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
     return sorted(occurrences, key=lambda occurrence: (occurrence.ends, occurrence.begins))
 
 
-class _Pool:
+class _Pool(ABC):
     """One window for each kind."""
 
     def __init__(self, rules: Rules, cell: Cell, kinds: int) -> None:
@@ -90,25 +90,20 @@ class _Pool:
             cell.append(Window([]))
         self.rules, self.cell = rules, cell
 
-    def usable(self, kind: int, by: Occurrence) -> list[list[Occurrence]]:
-        """For each other kind those that are not too old."""
-        within = self.rules.within
-        return [
-            [] if number == kind else [o for o in window.openers if within is None or by.last - o.first <= within]
-            for number, window in enumerate(self.cell)
-        ]
+    def usable(self, by: Occurrence) -> list[list[Occurrence]]:
+        """For each kind those that are not too old."""
+        return [[o for o in window.openers if in_time(self.rules, o, by.last)] for window in self.cell]
 
+    @abstractmethod
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
         """Does it complete something with those of other kinds? Then what occurs is found, and what is used up gone."""
-        raise NotImplementedError
 
     def add(self, kind: int, occurrence: Occurrence) -> None:
         """Keep it."""
         self.cell[kind].openers.append(occurrence)
 
-    def forget(self, came: Sequence[tuple[int, Occurrence]], closed: set[object]) -> None:
-        """Do not keep what came at this instant and is made of the same as what is used up."""
-        gone = [occurrence for _, occurrence in came if made_of(occurrence) in closed]
+    def forget(self, gone: list[Occurrence]) -> None:
+        """Do not keep these, which came at this instant and are made of the same as what is used up."""
         for window in self.cell:
             window.openers[:] = [o for o in window.openers if not any(o is each for each in gone)]
 
@@ -123,7 +118,8 @@ class _Pool:
 
 class _Recent(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        others = _in_order([o for waiting in self.usable(kind, occurrence) for o in waiting])
+        usable = self.usable(occurrence)
+        others = _in_order([o for number, waiting in enumerate(usable) if number != kind for o in waiting])
         wanted = self.rules.least - 1
         return len(others) >= wanted and self.fire([*others[len(others) - wanted :], occurrence], found)
 
@@ -133,8 +129,8 @@ class _Recent(_Pool):
 
 class _Chronicle(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        usable = self.usable(kind, occurrence)
-        others = [number for number, waiting in enumerate(usable) if waiting]
+        usable = self.usable(occurrence)
+        others = [number for number, waiting in enumerate(usable) if waiting and number != kind]
         for numbers in combinations(others, self.rules.least - 1):
             for chosen in product(*[usable[number] for number in numbers]):  # the oldest of each first
                 if self.fire([*chosen, occurrence], found):
@@ -146,10 +142,7 @@ class _Chronicle(_Pool):
 
 class _Cumulative(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        within = self.rules.within
-        live = [
-            [o for o in window.openers if within is None or occurrence.last - o.first <= within] for window in self.cell
-        ]
+        live = self.usable(occurrence)
         if sum(1 for number, waiting in enumerate(live) if waiting and number != kind) < self.rules.least - 1:
             return False
         if not self.fire([*(o for waiting in live for o in waiting), occurrence], found):
@@ -181,8 +174,7 @@ class _Continuous(_Pool):
                 window.kinds.append(kind)
         self.cell.append(Window([occurrence], [], None, [kind]))
 
-    def forget(self, came: Sequence[tuple[int, Occurrence]], closed: set[object]) -> None:
-        gone = [occurrence for _, occurrence in came if made_of(occurrence) in closed]
+    def forget(self, gone: list[Occurrence]) -> None:
         self.cell[:] = [window for window in self.cell if not any(window.openers[0] is each for each in gone)]
 
 

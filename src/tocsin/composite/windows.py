@@ -11,13 +11,13 @@ Pure: a step changes the cell it is given and returns what occurred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tocsin.composite.expression import Context, Operator
 from tocsin.composite.occurrence import TIMER, Occurrence, Part, Position, Window, joined, made_of
 
-__all__ = ["Cell", "Rules", "expire", "step"]
+__all__ = ["Cell", "Rules", "expire", "in_time", "step"]
 
 Cell = list[Window]
 
@@ -69,10 +69,10 @@ def _tick(rules: Rules, cell: Cell, instant: int, found: list[Occurrence]) -> No
         if rules.operator == "P*":
             window.middles.append(_tick_part(instant))
         else:
-            live = [opener for opener in window.openers if _in_time(rules, opener, instant)]
+            live = [opener for opener in window.openers if in_time(rules, opener, instant)]
             if live:
                 _fire(rules, joined(live, instant), found)
-        if rules.operator == "PLUS" or not any(_in_time(rules, opener, instant) for opener in window.openers):
+        if rules.operator == "PLUS" or not any(in_time(rules, opener, instant) for opener in window.openers):
             cell.remove(window)
         else:
             window.due = instant + rules.period
@@ -82,7 +82,7 @@ def expire(rules: Rules, cell: Cell, now: int) -> int:
     """Drop openers that cannot be completed any more; returns how many."""
     dropped = 0
     for window in list(cell):
-        live = [opener for opener in window.openers if _in_time(rules, opener, now)]
+        live = [opener for opener in window.openers if in_time(rules, opener, now)]
         dropped += len(window.openers) - len(live)
         window.openers[:] = live
         if not live:
@@ -94,7 +94,8 @@ def _tick_part(instant: int) -> Occurrence:
     return Occurrence(instant, TIMER, instant, TIMER, (Part(None, None, "", "", instant),))
 
 
-def _in_time(rules: Rules, opener: Occurrence, now: int) -> bool:
+def in_time(rules: Rules, opener: Occurrence, now: int) -> bool:
+    """Can something that began with this still be completed?"""
     return rules.within is None or now - opener.first <= rules.within
 
 
@@ -106,7 +107,7 @@ def _border(rules: Rules, occurrence: Occurrence) -> Position:
 def _usable(rules: Rules, window: Window, by: Occurrence) -> list[Occurrence]:
     """The openers of a window that come before an occurrence, and not too long before."""
     border = _border(rules, by)
-    return [opener for opener in window.openers if opener.ends < border and _in_time(rules, opener, by.last)]
+    return [opener for opener in window.openers if opener.ends < border and in_time(rules, opener, by.last)]
 
 
 def _fire(rules: Rules, occurrence: Occurrence, found: list[Occurrence]) -> bool:
@@ -114,14 +115,6 @@ def _fire(rules: Rules, occurrence: Occurrence, found: list[Occurrence]) -> bool
         return False
     found.append(occurrence)
     return True
-
-
-def _candidates(rules: Rules, cell: Cell) -> Iterator[Window]:
-    """The windows a context looks at, in its order."""
-    if rules.context == "recent":
-        yield from cell[-1:]
-    else:
-        yield from list(cell)
 
 
 def _remove(cell: Cell, window: Window, used: list[Occurrence]) -> None:
@@ -137,7 +130,7 @@ def _close(rules: Rules, cell: Cell, closer: Occurrence, found: list[Occurrence]
     operator, context = rules.operator, rules.context
     ends = operator in ("A", "A*", "P", "P*")  # a closer of these ends windows, whether it fires or not
     did = False
-    for window in _candidates(rules, cell):
+    for window in list(cell):
         openers = _usable(rules, window, closer)
         if not openers:
             continue
@@ -176,9 +169,7 @@ def _counted(rules: Rules, window: Window, openers: list[Occurrence], closer: Oc
     return [
         middle
         for middle in window.middles
-        if first < _border(rules, middle)
-        and middle.ends < border
-        and (rules.within is None or closer.last - middle.first <= rules.within)
+        if first < _border(rules, middle) and middle.ends < border and in_time(rules, middle, closer.last)
     ]
 
 
@@ -192,7 +183,7 @@ def _take_middle(rules: Rules, cell: Cell, middle: Occurrence, found: list[Occur
             if any(opener.ends < border for opener in window.openers):
                 window.middles.append(middle)
     elif operator == "A":
-        for window in _candidates(rules, cell):
+        for window in list(cell):
             openers = _usable(rules, window, middle)
             if openers and _fire(rules, joined([*openers, middle]), found):
                 if context == "cumulative":
