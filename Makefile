@@ -3,10 +3,10 @@
 
 PYTHON ?= python3
 ARGS   ?=
-BENCHES ?= match thesis_matching journal delivery spark_match spark_source
+BENCHES ?= match thesis_matching journal delivery detect spark_match spark_source
 VENV   := .venv
 PY     := $(VENV)/bin/python
-EXTRAS := fast,server,spark,dev
+EXTRAS := fast,xml,server,spark,dev
 
 # The stamp carries this folder's path, so a copied or moved clone installs itself instead of using the old one's source.
 INSTALLED := $(VENV)/.installed$(subst /,+,$(CURDIR))

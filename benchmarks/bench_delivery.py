@@ -31,12 +31,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.common import Spent, options_for, rates, run_parts, spread, stopwatch, table
-from benchmarks.readings import Readings, bus_on, fill, journal_of, without_flushing
+from benchmarks.readings import Readings, bus_on, fill, journal_of, percentile, watch_commits, without_flushing
 from tocsin import Event, Filter, Matcher, Subscription
-from tocsin.client import Bus
 from tocsin.filters.index import engine
 from tocsin.journal import contract
-from tocsin.journal.draft import Draft
 
 BATCH = 500
 PUBLISHED = 1_000
@@ -164,7 +162,7 @@ def steady(sizes: Sizes, scratch: Path) -> list[Row]:
     for name in ("latency", "from_schedule", "commit", "beyond", "beyond_all", "settle"):
         for percent in (50, 99):
             key = f"{name}_p{percent}_ms"
-            row[key] = spread(_percentile(each[name], percent) * 1e3 for each in runs).row()
+            row[key] = spread(percentile(each[name], percent) * 1e3 for each in runs).row()
     return [row]
 
 
@@ -186,7 +184,7 @@ async def _steadily(path: Path, events: list[Event]) -> dict[str, Any]:
 
     async with bus_on(path) as bus:
         subscription = await bus.subscribe(ANY, consumer="ops", max_in_flight=IN_FLIGHT)
-        commits = _watch_commits(bus)
+        commits = watch_commits(bus)
         consumer = loop.create_task(consume())
         publishing = []
         start = time.perf_counter() + 0.05
@@ -214,20 +212,6 @@ async def _steadily(path: Path, events: list[Event]) -> dict[str, Any]:
         found["beyond"].append(latency - (end - begin))
         found["beyond_all"].append(latency - busy)
     return found
-
-
-def _watch_commits(bus: Bus) -> list[tuple[float, float, int]]:
-    """Begin, end and head of every commit from now on."""
-    store, commits = journal_of(bus)._store, list[tuple[float, float, int]]()
-    write = store.write
-
-    def timed(draft: Draft) -> None:
-        begin = time.perf_counter()
-        write(draft)
-        commits.append((begin, time.perf_counter(), draft.head))
-
-    store.write = timed  # type: ignore[method-assign]
-    return commits
 
 
 async def _timed(call: Callable[[], Any]) -> float:
@@ -371,11 +355,6 @@ PARTS: dict[str, Callable[[Sizes, Path], list[Row]]] = {
     "crowd": crowd,
     "memory": memory,
 }
-
-
-def _percentile(values: Sequence[float], percent: int) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def summary(rows: list[Row]) -> str:

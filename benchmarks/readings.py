@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tocsin.client import Bus
 from tocsin.clock import SECOND, SystemClock
 from tocsin.cloudevents import encode_json
 from tocsin.journal.contract import Request
+from tocsin.journal.draft import Draft
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.model import Event
 from tocsin.node import Node
@@ -164,3 +166,23 @@ def journal_of(bus: Bus) -> SqliteJournal:
     journal = bus._node.journal
     assert isinstance(journal, SqliteJournal)
     return journal
+
+
+def watch_commits(bus: Bus) -> list[tuple[float, float, int]]:
+    """Begin, end and head of every commit from now on."""
+    store, commits = journal_of(bus)._store, list[tuple[float, float, int]]()
+    write = store.write
+
+    def timed(draft: Draft) -> None:
+        begin = time.perf_counter()
+        write(draft)
+        commits.append((begin, time.perf_counter(), draft.head))
+
+    store.write = timed  # type: ignore[method-assign]
+    return commits
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]

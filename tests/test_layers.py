@@ -30,7 +30,7 @@ LAYERS = {
     # 5: how it travels
     "net": 5,
     # 6: how people use it; the same meaning at scale
-    "client": 6, "sync": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6, "demo": 6,
+    "client": 6, "remote": 6, "sync": 6, "sync_peers": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6, "demo": 6,
 }  # fmt: skip
 TOP = 6
 
@@ -40,14 +40,20 @@ SIDEWAYS = {
     "clock": {"errors"},
     "cloudevents": {"model", "payload", "errors"},
     "composite": {"filters"},
-    "cli": {"spark", "client"},
-    "sync": {"client"},
+    "led": {"rules"},
+    "cli": {"spark", "client", "sync"},
+    "client": {"remote"},
+    "sync": {"client", "sync_peers"},
     "testing": {"client"},
     "demo": {"client", "spark"},
 }
 """Imports allowed inside one layer. They must not form a circle."""
 
-ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.cli"}
+ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.cli"} | {
+    "starlette": "tocsin.net",
+    "uvicorn": "tocsin.net",
+    "websockets": "tocsin.remote",
+}
 """Library → the one package that may import it, wherever in the file."""
 
 _INDEX = ("batch_kernels", "columns", "kernels", "native", "pointers", "sweeps")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from benchmarks import bench_delivery, bench_journal, bench_match
+from benchmarks import bench_delivery, bench_detect, bench_journal, bench_match
 from tocsin.filters.index import engine
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,3 +80,16 @@ def test_a_small_run_of_the_delivery_benchmark(part: str, tmp_path: Path) -> Non
     rows = [{"part": part, **row} for row in bench_delivery.PARTS[part](DELIVERY, tmp_path)]
     assert rows == json.loads(json.dumps(rows))
     assert len(bench_delivery.summary(rows).splitlines()) > len(rows)
+
+
+DETECT = bench_detect.Sizes(
+    repeat=1, events=4000, keys=100, durable=200, definitions=20, open=2000, soak=100_000, pairs=20
+)
+
+
+@pytest.mark.parametrize("part", parts(bench_detect.PARTS))
+def test_a_small_run_of_the_detection_benchmark(part: str) -> None:
+    """Each part compares what was found, or counts it, while it measures."""
+    rows = [{"part": part, **row} for row in bench_detect.PARTS[part](DETECT)]
+    assert rows == json.loads(json.dumps(rows))
+    assert len(bench_detect.summary(rows).splitlines()) > len(rows)

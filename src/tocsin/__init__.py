@@ -1,6 +1,6 @@
 """Tocsin: event notification for Python whose data pipeline runs on Spark. The whole public surface is on this page."""
 
-from tocsin import sync, testing
+from tocsin import composite, sync, testing
 from tocsin.client import Bus, connect
 from tocsin.composite import Detector
 from tocsin.delivery.handles import Delivery, Subscription
@@ -8,6 +8,7 @@ from tocsin.errors import (
     BadFiltersError,
     BoundError,
     CancelError,
+    ConnectionLostError,
     ConsumerError,
     DefinitionError,
     DeliveryError,
@@ -16,15 +17,28 @@ from tocsin.errors import (
     FilterLimitError,
     FilterSetError,
     FilterTypeError,
+    GroupError,
     JournalDamagedError,
     JournalError,
     JournalFullError,
     JournalLockedError,
     LakeError,
     MatcherError,
+    NetworkError,
+    NoServer,
+    NotAdvertisedError,
     OptionError,
     OverloadError,
+    PeerError,
+    ProtocolError,
+    ReplacedError,
+    RequestError,
+    RequestFailed,
+    RequestTimeout,
+    RuleDepthError,
+    RuleError,
     SchemaError,
+    ServerLost,
     SessionError,
     TocsinError,
     TrimmedError,
@@ -36,6 +50,9 @@ from tocsin.filters.index import Matcher
 from tocsin.filters.schema import Schema
 from tocsin.journal.bounds import last, retained, since, within
 from tocsin.model import Event
+from tocsin.peers.advertisements import Change
+from tocsin.peers.groups import Message, View
+from tocsin.peers.requests import Request
 
 __version__ = "0.1.0"
 
@@ -44,6 +61,8 @@ __all__ = [
     "BoundError",
     "Bus",
     "CancelError",
+    "Change",
+    "ConnectionLostError",
     "ConsumerError",
     "DefinitionError",
     "Delivery",
@@ -56,6 +75,7 @@ __all__ = [
     "FilterLimitError",
     "FilterSetError",
     "FilterTypeError",
+    "GroupError",
     "JournalDamagedError",
     "JournalError",
     "JournalFullError",
@@ -63,17 +83,33 @@ __all__ = [
     "LakeError",
     "Matcher",
     "MatcherError",
+    "Message",
+    "NetworkError",
+    "NoServer",
+    "NotAdvertisedError",
     "OptionError",
     "OverloadError",
+    "PeerError",
+    "ProtocolError",
+    "ReplacedError",
+    "Request",
+    "RequestError",
+    "RequestFailed",
+    "RequestTimeout",
+    "RuleDepthError",
+    "RuleError",
     "Schema",
     "SchemaError",
+    "ServerLost",
     "SessionError",
     "Subscription",
     "TocsinError",
     "TrimmedError",
     "UnknownEventError",
+    "View",
     "WriterError",
     "__version__",
+    "composite",
     "connect",
     "last",
     "retained",

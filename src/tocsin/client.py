@@ -13,21 +13,33 @@ import secrets
 from collections.abc import Iterable
 from datetime import timedelta
 from types import TracebackType
+from typing import Any, cast
 
 from msgspec import UNSET, UnsetType
 
 from tocsin.clock import Clock, SystemClock
+from tocsin.composite.builder import Pattern
+from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
 from tocsin.delivery.handles import Subscription
-from tocsin.errors import JournalError, TocsinError
+from tocsin.errors import TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
 from tocsin.journal.opening import open_journal
 from tocsin.model import Event
-from tocsin.node import Node, Published, retention
+from tocsin.node import Node, Published, discovery, retention
 from tocsin.node import alerts as alerts_module
 from tocsin.node import consumers as consumers_module
+from tocsin.node import definitions as definitions_module
+from tocsin.node import demand as demand_module
+from tocsin.node import requests as requests_module
+from tocsin.node.definitions import DefinitionInfo
+from tocsin.node.demand import Demand
+from tocsin.node.discovery import Changes
+from tocsin.node.groups import Group
 from tocsin.node.pipeline import HOT_BYTES, MAX_WAITING, PATIENCE
+from tocsin.node.serving import Handler, Serving
+from tocsin.node.sessions import Session
 
 __all__ = ["Bus", "Receipts", "connect"]
 
@@ -64,19 +76,19 @@ class Receipts:
 class Bus:
     """One face of a node."""
 
-    def __init__(self, node: Node, name: str, *, owns: bool = True) -> None:
+    def __init__(self, node: Node, name: str, *, owns: bool = True, strict: bool = False) -> None:
         """Speak to a node under a name; one that does not own the node leaves it open."""
         self._node, self.name, self._owns = node, name, owns
+        self._session = Session(node, name, strict=strict)
 
     @property
     def _live(self) -> Node:
-        if self._node.closed:
-            raise JournalError("the bus is closed", help="connect again")
+        self._session.check()
         return self._node
 
     def as_user(self, name: str) -> Bus:
         """Another face of the same node, under another name."""
-        return Bus(self._node, name, owns=False)
+        return Bus(self._node, name, owns=False, strict=self._session.strict)
 
     # -- publishing
 
@@ -85,13 +97,18 @@ class Bus:
 
         Raises:
             EventError: the event is not acceptable; `.field` says where. Nothing was stored.
+            NotAdvertisedError: it is not what you have advertised, and `strict_advertise` was asked for.
             OverloadError: the node has no room; nothing was stored.
         """
-        return (await self._live.publish([event], self.name))[0]
+        node = self._live
+        self._session.check_promised((event,))
+        return (await node.publish([event], self.name))[0]
 
     async def publish_many(self, events: Iterable[Event]) -> list[Published]:
         """Publish events together: all or none, one answer for all, in order."""
-        return await self._live.publish(list(events), self.name)
+        node, events = self._live, list(events)
+        self._session.check_promised(events)
+        return await node.publish(events, self.name)
 
     # -- subscribing
 
@@ -154,9 +171,10 @@ class Bus:
             "fair": fair,
         }
         options = {name: value for name, value in given.items() if value is not UNSET}
-        return await consumers_module.subscribe(
+        handle = await consumers_module.subscribe(
             self._live, filter, consumer, past, options, replay=replay, system=system
         )
+        return await self._session.adopt(handle)
 
     async def unsubscribe(self, consumer: str, subscription: str) -> None:
         """Drop one subscription of a consumer."""
@@ -169,6 +187,136 @@ class Bus:
     async def consumers(self) -> list[ConsumerInfo]:
         """Every consumer: what it listens to, how far behind it is."""
         return consumers_module.consumers(self._live)
+
+    # -- composite events
+
+    async def define(
+        self,
+        name: str,
+        text: str | Pattern,
+        context: str = "recent",
+        placement: str = "auto",
+        past: Past = None,
+        *,
+        semantics: str = "detection",
+        replace: bool = False,
+        max_open: int | None = None,
+    ) -> DefinitionInfo:
+        """Have a combination of events looked for; each time it occurs there is an event whose type is its name.
+
+        It is durable, also half detected. The same definition again changes nothing.
+
+        Args:
+            name: the type of what is detected.
+            text: what to look for, such as `SEQ([type = 'a'], [type = 'b']) WITHIN 2 MINUTES BY door`; or the same
+                built in Python (`tocsin.composite`).
+            context: which occurrences go together: `recent`, `chronicle`, `continuous` or `cumulative`.
+            placement: where it runs: `node`, `spark`, or `auto`: here, the node.
+            past: begin as if it had been there for so long; nothing is told of that time.
+            semantics: `detection`, or `interval`.
+            replace: a definition of this name that is different makes way for this one.
+            max_open: the most openers that each of its operations keeps (a million if left out); then the oldest are
+                given up, and counted.
+
+        Raises:
+            DefinitionError: it cannot be read (`.position` says where), does not fit the others, or there is a
+                different one of this name.
+            BoundError: the past means nothing.
+        """
+        return await definitions_module.define(
+            self._live, name, text, context, semantics, placement, past, replace=replace, max_open=max_open
+        )
+
+    async def undefine(self, name: str) -> None:
+        """Remove a definition, and what it alone has half detected.
+
+        Raises:
+            DefinitionError: there is no such definition, or others are made of it.
+        """
+        await definitions_module.undefine(self._live, name)
+
+    async def definitions(self) -> list[DefinitionInfo]:
+        """Every definition: what it says, what it has detected, and what is open."""
+        return definitions_module.definitions(self._live)
+
+    async def explain(self, id: str) -> Explanation:
+        """Why an event that a definition made is there: its parts, the rule, what was used up, why not earlier.
+
+        Raises:
+            UnknownEventError: there is no such event.
+            EventError: the definition has changed since.
+        """
+        return await definitions_module.explain(self._live, id)
+
+    # -- who is there
+
+    async def advertise(self, filter: str | Filter) -> None:
+        """Say that you will publish events like this; returns when everybody may know.
+
+        Advertising again changes nothing, but is told. What you advertise is withdrawn when the bus closes or is lost.
+
+        Raises:
+            FilterError: the filter is wrong.
+            PeerError: you advertise too much.
+        """
+        await discovery.advertise(self._session, filter)
+
+    async def unadvertise(self, filter: str | Filter) -> None:
+        """Withdraw what you have advertised; what you have not does no harm."""
+        await discovery.unadvertise(self._session, filter)
+
+    def resources(self, filter: str | Filter | None = None) -> Changes:
+        """What is advertised and served: first what is there now, then every change, in order.
+
+        A change has `.kind`, `.resource` and `.by`. The first advertiser of a resource is `found`, later ones are
+        `advertised`; the last that withdraws or is lost leaves it `depleted`, others `unadvertised`.
+
+        Args:
+            filter: only advertisements of events that it may match; what is served (`.served`) is left out then.
+        """
+        return discovery.resources(self._session, filter)
+
+    async def demand(self, filter: str | Filter) -> Demand:
+        """Does anybody want events like this? True or false, with names; `changed()` waits for others."""
+        return demand_module.demand(self._session, filter)
+
+    def serve(self, resource: str, handler: Handler) -> Serving:
+        """Answer requests for a resource: `async with bus.serve("params/m7", handler)`.
+
+        Args:
+            resource: a name.
+            handler: `handler(request)` returns the reply's data, or is a coroutine that does. A plain function runs on
+                a thread. What it raises reaches who asks as `RequestFailed`.
+        """
+        return Serving(self._session, resource, handler)
+
+    async def request(
+        self, resource: str, data: Any = None, *, timeout: float = requests_module.TIMEOUT, policy: str = "one"
+    ) -> Any:
+        """Ask who serves a resource; returns the reply.
+
+        Args:
+            resource: its name.
+            data: a JSON value.
+            timeout: seconds.
+            policy: `one`: one server, the least busy; `first`: all, and the first reply; `all`: a list of all replies.
+
+        Raises:
+            NoServer: nobody serves it.
+            RequestTimeout: no answer in time.
+            RequestFailed: the handler raised.
+            ServerLost: the server was lost, and there was no other. It may have done the work.
+            OverloadError: they have all they can take.
+        """
+        return await requests_module.request(self._session, resource, data, timeout, policy)
+
+    def join(self, group: str) -> Group:
+        """Be a member of a group: `async with bus.join("line-7") as group`.
+
+        `group.view.members` are who is in it; iterating gives every `View` and `Message`, in the same order for all
+        members; `await group.cast(data)` says something to all of them.
+        """
+        return Group(self._session, group)
 
     # -- alerts
 
@@ -216,27 +364,35 @@ class Bus:
         return Receipts(self._live, self.name)
 
     async def close(self) -> None:
-        """Close the node: all places are saved."""
+        """Withdraw what you advertise, serve and are a member of, and close your subscriptions; all places are saved.
+
+        The bus that `connect` gave closes the node.
+        """
         if self._owns:
             await self._node.close()
+        else:
+            await self._session.end()
 
 
 class connect:
     """Open a node: `async with tocsin.connect("file:plant.db") as bus`.
 
     Args:
-        url: `memory:`, or `file:` and a path.
+        url: `memory:`, `file:` and a path, or `ws://host:port`: a node elsewhere.
         name: who you are: publisher, and who may cancel. A random one if left out.
         clock: time to go by; the machine's if left out.
         lake: where the journal's archive is; if left out, where it was archived to, if it was.
         hot_bytes: memory for the newest events.
         max_waiting: events on their way to the journal before publishers must wait.
-        patience: seconds a publisher waits for room before it gets `OverloadError`.
+        patience: seconds a publisher waits for room before it gets `OverloadError`; of a node elsewhere, seconds
+            without a connection before a verb gets `ConnectionLostError`.
+        strict_advertise: refuse to publish what was not advertised.
 
     Raises (when entered):
         JournalLockedError: another process has the journal open for writing.
         JournalError: the url or the file is not one of ours.
         LakeError: the lake is another journal's.
+        NetworkError: the node cannot be reached.
     """
 
     def __init__(
@@ -249,14 +405,18 @@ class connect:
         hot_bytes: int = HOT_BYTES,
         max_waiting: int = MAX_WAITING,
         patience: float = PATIENCE,
+        strict_advertise: bool = False,
     ) -> None:
         """Say where; nothing is opened yet."""
         self._url, self._name, self._clock, self._lake = url, name, clock, lake
         self._limits = (hot_bytes, max_waiting, patience)
+        self._strict = strict_advertise
         self._bus: Bus | None = None
 
     async def __aenter__(self) -> Bus:
         """Open it."""
+        if self._url.startswith(("ws:", "wss:")):
+            return await self._connect()
         clock = self._clock if self._clock is not None else SystemClock()
         opening = asyncio.ensure_future(asyncio.to_thread(open_journal, self._url, clock=clock, lake=self._lake))
         try:
@@ -265,7 +425,19 @@ class connect:
             with contextlib.suppress(TocsinError):
                 await asyncio.to_thread((await opening).close)
             raise
-        self._bus = Bus(Node(journal, clock, *self._limits), self._name or "bus-" + secrets.token_hex(6))
+        node = Node(journal, clock, *self._limits)
+        self._bus = Bus(node, self._name or "bus-" + secrets.token_hex(6), strict=self._strict)
+        return self._bus
+
+    async def _connect(self) -> Bus:
+        """A node elsewhere: its bus has the same verbs."""
+        try:
+            from tocsin.remote import RemoteBus
+        except ImportError as error:
+            raise TocsinError(f"{error.name} is not installed", help="pip install 'tocsin[server]'") from None
+        remote = RemoteBus(self._url, self._name, self._limits[2], strict=self._strict)
+        await remote.open()
+        self._bus = cast("Bus", remote)
         return self._bus
 
     async def __aexit__(

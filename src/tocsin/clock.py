@@ -27,7 +27,7 @@ def as_micros(moment: datetime) -> int:
 
 def as_datetime(micros: int) -> datetime:
     """Undo `as_micros`."""
-    return _EPOCH + timedelta(microseconds=micros)
+    return _EPOCH + timedelta(0, 0, micros)  # by place: half as long as by name
 
 
 class Clock(Protocol):

@@ -20,6 +20,10 @@ POINTS = (
     "after-merge",
     "before-trim",
     "after-trim",
+    "detect-before",  # events are committed, and not looked at for composite ones
+    "detect-after",  # looked at; what was detected is not stored
+    "detect-checkpoint",  # a snapshot is made, and not stored
+    "detect-stored",  # what was detected is stored, with the position
     "archive-staged",  # chunks are written, but not in their place
     "archive-moved",  # they are in their place, but no manifest lists them
     "archive-committed",  # the manifest is there, and files it does not list any more are too

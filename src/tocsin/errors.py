@@ -2,6 +2,7 @@
 
     TocsinError                 catch this to catch everything of ours
     ├── EventError              a bad event; `.field` names the field
+    │   └── NotAdvertisedError  not what its publisher has advertised, and it must be (`strict_advertise`)
     ├── FilterError             a bad filter; `.position` is the offset in its text
     │   ├── FilterLimitError    too long, too deep or growing too large; `.limit` names the limit
     │   ├── FilterTypeError     refused by a declared schema: unknown name, wrong type, can match nothing
@@ -23,7 +24,20 @@
     ├── ConsumerError           no such consumer, or one that was made with other options
     ├── DeliveryError           a delivery that is not yours, or not open any more
     ├── UnknownEventError       no such event, or an id that several sources use
-    └── CancelError             no right to cancel this event
+    ├── CancelError             no right to cancel this event
+    ├── PeerError               discovery, requests or groups cannot do this: a bad name, or more than is allowed
+    │   ├── RequestError        a request without the answer asked for; `.replies` has what came
+    │   │   ├── NoServer        nobody serves this: nobody was asked
+    │   │   ├── RequestTimeout  no answer in time; it is a TimeoutError, too
+    │   │   ├── RequestFailed   the server's handler raised; the message says what
+    │   │   └── ServerLost      the server was gone before it answered, and there was no other
+    │   └── GroupError          not a member of the group, or one already
+    ├── NetworkError            a node that cannot be reached, or the connection to it
+    │   ├── ProtocolError       bytes that are no frame, or more than a limit allows
+    │   ├── ConnectionLostError the connection was lost, and what was asked cannot be repeated, or not any longer
+    │   └── ReplacedError       a newer session has your name: this one has ended
+    └── RuleError               a rule or an agent that cannot be made like this, or an action that failed
+        └── RuleDepthError      rules trigger rules trigger rules: deeper than allowed
 
 An error is the same object embedded and over the wire: `as_dict()` gives the wire form
 `{error, message, field, position, help}`. It does not carry secrets or whole payloads.
@@ -32,13 +46,14 @@ An error is the same object embedded and over the wire: `as_dict()` gives the wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "BadFilter",
     "BadFiltersError",
     "BoundError",
     "CancelError",
+    "ConnectionLostError",
     "ConsumerError",
     "DefinitionError",
     "DeliveryError",
@@ -47,15 +62,28 @@ __all__ = [
     "FilterLimitError",
     "FilterSetError",
     "FilterTypeError",
+    "GroupError",
     "JournalDamagedError",
     "JournalError",
     "JournalFullError",
     "JournalLockedError",
     "LakeError",
     "MatcherError",
+    "NetworkError",
+    "NoServer",
+    "NotAdvertisedError",
     "OptionError",
     "OverloadError",
+    "PeerError",
+    "ProtocolError",
+    "ReplacedError",
+    "RequestError",
+    "RequestFailed",
+    "RequestTimeout",
+    "RuleDepthError",
+    "RuleError",
     "SchemaError",
+    "ServerLost",
     "SessionError",
     "TocsinError",
     "TextError",
@@ -109,6 +137,10 @@ class EventError(TocsinError):
     """An event, or the text of one, is not acceptable; nothing of it was kept."""
 
 
+class NotAdvertisedError(EventError):
+    """An event is not among what its publisher has advertised, which it must be here; nothing of it was kept."""
+
+
 class TextError(TocsinError):
     """A text is not in its language; `str(error)` shows it with a caret under the offending place, where known."""
 
@@ -127,9 +159,13 @@ class TextError(TocsinError):
 
     def __str__(self) -> str:
         """Return message, help, and the place in the text with a caret under it."""
-        plain = super().__str__()
+        plain, place = super().__str__(), self.place()
+        return f"{plain}\n{place}" if place else plain
+
+    def place(self) -> str:
+        """Return the line concerned and, below it, a caret; empty if that is not known."""
         if self.text is None or self.position is None:
-            return plain
+            return ""
         line_start = self.text.rfind("\n", 0, self.position) + 1
         line_end = self.text.find("\n", self.position)
         line = self.text[line_start : None if line_end < 0 else line_end]
@@ -137,7 +173,7 @@ class TextError(TocsinError):
         # A long line is cut to a window around the caret: an error must fit a terminal.
         left = max(0, column - 60)
         window = line[left : left + 100]
-        return f"{plain}\n  {window}\n  {' ' * (column - left)}^"
+        return f"  {window}\n  {' ' * (column - left)}^"
 
 
 class FilterError(TextError):
@@ -294,3 +330,57 @@ class UnknownEventError(TocsinError):
 
 class CancelError(TocsinError):
     """You have no right to cancel this event."""
+
+
+class PeerError(TocsinError):
+    """Discovery, requests or groups cannot do this: a name that is none, or more than a session may have."""
+
+
+class RequestError(PeerError):
+    """A request did not get the answer it asked for; `replies` has those that came, in order of servers."""
+
+    replies: Sequence[Any] = ()
+
+
+class NoServer(RequestError):
+    """Nobody serves this resource: nobody was asked."""
+
+
+class RequestTimeout(RequestError, TimeoutError):
+    """No answer came in time. The server may still be at work; what it says is dropped."""
+
+
+class RequestFailed(RequestError):
+    """The server's handler raised; the message says what."""
+
+
+class ServerLost(RequestError):
+    """The server was gone before it answered, and there was no other to ask. It may have done the work."""
+
+
+class GroupError(PeerError):
+    """Not a member of the group, or one already."""
+
+
+class NetworkError(TocsinError):
+    """A node cannot be reached, or the connection to it does not do what it should."""
+
+
+class ProtocolError(NetworkError):
+    """What came over the network is no frame of the protocol, or more than one of its limits allows."""
+
+
+class ConnectionLostError(NetworkError):
+    """The connection was lost and did not come back in time. What was asked may have been done."""
+
+
+class ReplacedError(NetworkError):
+    """A newer session has connected under the same name, so this one has ended."""
+
+
+class RuleError(TocsinError):
+    """A rule or an agent cannot be made like this, or an action says that it failed."""
+
+
+class RuleDepthError(RuleError):
+    """Rules trigger rules that trigger rules, deeper than allowed: these were not run."""

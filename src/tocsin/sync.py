@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 
 from tocsin import client
 from tocsin.clock import Clock
+from tocsin.composite.builder import Pattern
+from tocsin.composite.explain import Explanation
 from tocsin.delivery import handles
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
 from tocsin.errors import JournalError
@@ -26,6 +28,10 @@ from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
 from tocsin.model import Event
 from tocsin.node import Published
+from tocsin.node.definitions import DefinitionInfo
+from tocsin.node.discovery import Changes as AsyncChanges
+from tocsin.node.serving import Handler
+from tocsin.sync_peers import Changes, Demand, Group, Serving
 
 __all__ = ["Batch", "Bus", "Delivery", "Receipts", "Subscription", "connect"]
 
@@ -255,6 +261,69 @@ class Bus:
         """Every consumer."""
         return self._runner.run(self._inner.consumers())
 
+    def define(
+        self,
+        name: str,
+        text: str | Pattern,
+        context: str = "recent",
+        placement: str = "auto",
+        past: Past = None,
+        *,
+        semantics: str = "detection",
+        replace: bool = False,
+        max_open: int | None = None,
+    ) -> DefinitionInfo:
+        """Have a combination of events looked for."""
+        return self._runner.run(
+            self._inner.define(
+                name, text, context, placement, past, semantics=semantics, replace=replace, max_open=max_open
+            )
+        )
+
+    def undefine(self, name: str) -> None:
+        """Remove a definition."""
+        self._runner.run(self._inner.undefine(name))
+
+    def definitions(self) -> list[DefinitionInfo]:
+        """Every definition."""
+        return self._runner.run(self._inner.definitions())
+
+    def explain(self, id: str) -> Explanation:
+        """Why an event that a definition made is there."""
+        return self._runner.run(self._inner.explain(id))
+
+    def advertise(self, filter: str | Filter) -> None:
+        """Say that you will publish events like this."""
+        self._runner.run(self._inner.advertise(filter))
+
+    def unadvertise(self, filter: str | Filter) -> None:
+        """Withdraw what you have advertised."""
+        self._runner.run(self._inner.unadvertise(filter))
+
+    def resources(self, filter: str | Filter | None = None, *, timeout: float | None = None) -> Changes:
+        """What is advertised and served; `timeout` ends iteration after so many seconds of silence."""
+
+        async def watch() -> AsyncChanges:
+            return self._inner.resources(filter)
+
+        return Changes(self._runner, self._runner.run(watch()), timeout)
+
+    def demand(self, filter: str | Filter) -> Demand:
+        """Does anybody want events like this?"""
+        return Demand(self._runner, self._runner.run(self._inner.demand(filter)))
+
+    def serve(self, resource: str, handler: Handler) -> Serving:
+        """Answer requests for a resource: `with bus.serve("params/m7", handler)`."""
+        return Serving(self._runner, self._inner.serve(resource, handler))
+
+    def request(self, resource: str, data: Any = None, **options: Any) -> Any:
+        """Ask who serves a resource; see `tocsin.client.Bus.request` for `timeout` and `policy`."""
+        return self._runner.run(self._inner.request(resource, data, **options))
+
+    def join(self, group: str, *, timeout: float | None = None) -> Group:
+        """Be a member of a group: `with bus.join("line-7") as group`; `timeout` ends iteration after silence."""
+        return Group(self._runner, self._inner.join(group), timeout)
+
     def cancel(self, id: str, source: str | None = None) -> None:
         """Withdraw an event."""
         self._runner.run(self._inner.cancel(id, source))
@@ -284,7 +353,7 @@ class Bus:
         return Receipts(self._runner, self._runner.run(make()))
 
     def close(self) -> None:
-        """Close the node: all places are saved."""
+        """Withdraw what you advertise, serve and are a member of; if the node is yours, close it."""
         if not self._runner.stopped:
             self._runner.run(self._inner.close())
 

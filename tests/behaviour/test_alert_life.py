@@ -111,6 +111,7 @@ async def test_receipts_go_to_the_publisher_alone(bus: Any) -> None:
     assert bob.poll() is None
 
 
+@pytest.mark.embedded("looks into the node")
 async def test_no_receipt_for_nobody(bus: Any) -> None:
     """What was imported has no publisher: a receipt would wait for ever."""
     sub = await bus.subscribe("TRUE", consumer="ops")

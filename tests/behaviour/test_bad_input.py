@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tocsin
-from tests.helpers import event, head, heard, ids, take
+from tests.helpers import event, head, heard, ids, take, testing
 
 Verb = Callable[[Any], Awaitable[Any]]
 SYSTEM = event("x", type="tocsin.ack")
@@ -75,7 +75,7 @@ async def test_url_of_an_unknown_kind_says_what_is_known() -> None:
 
 @pytest.mark.parametrize("verb", ["publish", "subscribe", "status"])
 async def test_closed_bus_says_so(url: str, verb: str) -> None:
-    async with tocsin.connect(url) as bus:
+    async with testing.node(url) as bus:
         pass
     calls = {
         "publish": lambda: bus.publish(event("a")),

@@ -75,6 +75,7 @@ async def test_soft_trim_keeps_what_a_level_has_yet_to_hand_out(bus: Any, clock:
     assert await heard(bus, sub) == ["5", "6", "7", "8", "9", "10", "low"]
 
 
+@pytest.mark.embedded("looks into the node")
 async def test_read_error_in_poll_loses_nothing(url: str, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async with testing.node(url, clock, hot_bytes=0) as bus:  # every event is read from the journal
         sub = await bus.subscribe("TRUE", consumer="ops")
@@ -177,6 +178,7 @@ async def test_given_back_out_of_order_comes_in_order_to_each_handle(bus: Any) -
     assert await heard(bus, high) == ["11"]
 
 
+@pytest.mark.embedded("a window of one is taken up by the buffer of one of the two")
 @pytest.mark.parametrize("verb", ["ack", "nak", "term", "close"])
 async def test_room_in_the_window_is_told_to_every_subscription(bus: Any, verb: str) -> None:
     """The window is the consumer's: what one handle lets go of lets another go on."""
@@ -269,6 +271,7 @@ async def test_replay_that_waits_is_pending(bus: Any) -> None:
     assert (await bus.status("1")).pending == []
 
 
+@pytest.mark.embedded("what the replay would give is in the buffer of the first")
 async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
     sub = await bus.subscribe("n < 5", consumer="ops")
     await bus.publish_many(numbered(2))
@@ -280,6 +283,7 @@ async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
     assert await in_flight(bus) == 0
 
 
+@pytest.mark.embedded("what the replay would give is in the buffer of the first")
 async def test_replay_of_what_was_given_back_can_be_given_back_too(bus: Any) -> None:
     """There is one event, however many subscriptions could give it: whoever has it now has it alone."""
     sub = await bus.subscribe("n < 5", consumer="ops")
@@ -305,6 +309,7 @@ async def test_refused_batch_leaves_the_others_to_come_again(bus: Any, clock: An
     await bus.publish_many([event("low", priority=1), event("high", priority=9)])
     await testing.settled(bus)
     batch = await anext(sub.batches(2))
+    await testing.settled(bus)
     clock.advance(11)
     [high] = await take(bus, sub, 1)
     assert (high.event.id, high.attempt) == ("high", 2)

@@ -6,6 +6,8 @@ import asyncio
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from tests.helpers import ack_all, event, heard, ids, numbered, soon, take, testing
 
 
@@ -82,6 +84,7 @@ async def test_memory_does_not_follow_the_backlog(file_url: str, clock: Any) -> 
         assert await lag(bus, "stopped") == 40_000
 
 
+@pytest.mark.embedded("looks into the node")
 async def test_memory_does_not_follow_what_is_settled(bus: Any) -> None:
     """One delivery is held for ever; of the many that are settled meanwhile nothing may stay."""
     sub = await bus.subscribe("TRUE", consumer="ops", ack_wait=10**8)

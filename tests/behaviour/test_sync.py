@@ -10,6 +10,7 @@ import pytest
 
 import tocsin
 from tests.helpers import event, ids, numbered
+from tocsin.peers.groups import View
 
 
 def test_publish_subscribe_settle(url: str) -> None:
@@ -115,3 +116,55 @@ def test_thread_ends_also_if_closing_fails(file_url: str) -> None:
         bus.subscribe("TRUE", consumer="ops")
         bus._inner._node.journal._store.write = write  # type: ignore[attr-defined]
     assert "tocsin-node" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_who_is_there(url: str) -> None:
+    with tocsin.sync.connect(url, name="me") as bus:
+        other = bus.as_user("other")
+        changes = bus.resources(timeout=0.01)
+        other.advertise("v > 1")
+        assert not bus.demand("v > 1")
+        with bus.subscribe("v > 3", consumer="ops"):
+            assert bus.demand("v > 1").consumers == ("ops",)
+        other.unadvertise("v > 1")
+        assert [change.kind for change in changes] == ["found", "depleted"]
+        with pytest.raises(TimeoutError):
+            changes.next(timeout=0.01)
+        assert changes.poll() is None
+        changes.close()
+        assert list(changes) == []
+        with pytest.raises(TimeoutError):
+            bus.demand("v > 99").changed(timeout=0.01)
+
+
+def test_a_blocking_handler_may_ask_in_its_turn(url: str) -> None:
+    with tocsin.sync.connect(url, name="me") as bus:
+
+        def double(request: Any) -> int:
+            return 2 * int(request.data)
+
+        def twice(request: Any) -> Any:
+            return bus.request("double", bus.request("double", request.data))
+
+        with bus.serve("double", double), bus.serve("twice", twice):
+            assert bus.request("twice", 5, timeout=20) == 20
+            assert bus.request("double", 1, policy="all") == [2]
+        with pytest.raises(tocsin.NoServer):
+            bus.request("double", 1)
+
+
+def test_a_group(url: str) -> None:
+    with tocsin.sync.connect(url, name="me") as bus, bus.join("g", timeout=0.1) as group:
+        other = bus.as_user("other")
+        with other.join("g") as theirs:
+            theirs.cast("hello")
+            assert group.view.members == ("me", "other")
+        got = [item.members if isinstance(item, View) else item.data for item in group]
+        assert got == [("me",), ("me", "other"), "hello", ("me",)]
+        with pytest.raises(TimeoutError):
+            group.next(timeout=0.01)
+        other.close()
+        group.leave()
+        assert list(group) == []
+        with pytest.raises(tocsin.GroupError):
+            group.cast(1)

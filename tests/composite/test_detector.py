@@ -199,7 +199,7 @@ def test_derived_events_and_system_records_are_not_seen() -> None:
 
 def test_cycles_and_unknown_names_are_refused() -> None:
     made = Detector()
-    with pytest.raises(DefinitionError, match="other, which is not defined"):
+    with pytest.raises(DefinitionError, match="no definition other"):
         made.define("one", "SEQ([v = 1], other)")
     with pytest.raises(DefinitionError, match="one → one"):
         made.define("one", "SEQ([v = 1], one)")
@@ -304,3 +304,14 @@ def test_ids_do_not_depend_on_how_it_was_fed() -> None:
 def test_what_is_no_snapshot_is_refused(stored: bytes) -> None:
     with pytest.raises(DefinitionError, match="no s"):
         Detector.restore(stored).feed(event("a"))
+
+
+def test_a_rehearsal_is_for_what_was_named_then() -> None:
+    detector = Detector()
+    detector.define("pair", "SEQ([type = 'a'], [type = 'b']) BY k")
+    rehearsed = detector.rehearsal("over", "pair BY k")
+    detector.define("pair", "SEQ([type = 'a'], [type = 'b']) BY k, l", replace=True)
+    with pytest.raises(DefinitionError, match="has changed"):
+        detector.define("over", "pair BY k", rehearsed=rehearsed)
+    assert [each.name for each in detector.definitions()] == ["pair"]
+    detector.define("over", "pair BY k", rehearsed=detector.rehearsal("over", "pair BY k"))

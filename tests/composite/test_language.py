@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tocsin.composite.expression import Expression, Leaf, Operation
-from tocsin.composite.language import UNITS, parse, print_definition, print_duration, print_expression, warnings
+from tocsin.composite.language import parse
+from tocsin.composite.printer import UNITS, print_definition, print_duration, print_expression, warnings
 from tocsin.errors import DefinitionError
 
 
@@ -47,6 +48,7 @@ DURATIONS = st.integers(1, 30_000).flatmap(lambda n: st.sampled_from(list(UNITS.
 LEAVES = st.sampled_from(
     [Leaf(filter="type = 'a'"), Leaf(filter="v > 3"), Leaf(definition="other"), Leaf(definition="some.other")]
 )
+PERIODS = DURATIONS.map(lambda micros: max(micros, 1_000))
 
 
 def _operations(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
@@ -60,7 +62,12 @@ def _operations(parts: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expre
             st.tuples(parts, parts, parts),
             span,
         ),
-        st.builds(lambda o, of, p: Operation(o, of, period=p), st.sampled_from(["P", "P*"]), two, DURATIONS),
+        st.builds(
+            lambda o, of, p: Operation(o, of, period=p),
+            st.sampled_from(["P", "P*"]),
+            two,
+            DURATIONS.map(lambda d: max(d, 1000)),
+        ),
         st.builds(lambda of, p: Operation("PLUS", (of,), period=p), parts, DURATIONS),
         st.builds(lambda of, w: Operation("ANY", of, count=2, within=w), two, span),
     )
@@ -95,7 +102,8 @@ def test_durations_are_exact(micros: int) -> None:
         ("PLUS([v=1], 5)", ")", "is no unit of time"),
         ("PLUS([v=1], 5 PARSECS)", "PARSECS", "there are DAY, HOUR"),
         ("PLUS([v=1], 0 SECONDS)", "0", "above 0"),
-        ("PLUS([v=1], -5 SECONDS)", "-", "is not in the language"),
+        ("PLUS([v=1], -5 SECONDS)", "-5", "above 0"),
+        ("P([v=1], 999 MICROSECONDS)", "P", "once a millisecond"),
         ("P([v=1], [v=2])", "[v=2]", "a duration is expected"),
         ("ANY(3, [v=1], [v=2])", "ANY", "ANY wants 3 of 2"),
         ("ANY([v=1], [v=2])", "[v=1]", "ANY begins with a number"),

@@ -142,6 +142,12 @@ class JournalSuite:
         assert found == [as_datetime(T0 + ahead) for ahead in (10, 10, 10, 20, 20)]
         assert all(block.arrived[0] <= block.arrived[1] for block in journal.blocks())
 
+    def test_what_comes_after_a_closed_instant_is_later(self, journal: Journal) -> None:
+        for number, closes in enumerate([False, True, False, True, False]):
+            submit(journal, event(number), arrived=T0, closes=closes)
+        found = [each.arrived for each in stored(journal)]
+        assert found == [as_datetime(T0 + later) for later in (0, 0, 1, 1, 2)]
+
     def test_append_takes_the_clocks_time(self, journal: Journal, clock: ManualClock) -> None:
         clock.advance(7)
         journal.append([event(1)])

@@ -14,8 +14,11 @@ import sys
 import warnings
 from typing import Any
 
-from tests.crash import workload
+from tests.crash import detection, workload
 from tocsin.filters.index import engine
+
+PLAYS = {"delivery": workload.run, "detection": detection.run}
+"""What a life can be spent with."""
 
 
 def live(life: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +28,7 @@ def live(life: dict[str, Any]) -> dict[str, Any]:
     if child == 0:
         os.close(listen)
         try:
-            workload.run(life, speak)
+            PLAYS[life.get("play", "delivery")](life, speak)
         except BaseException as error:  # a child that fails must say so, not run on as a second nursery
             os.write(speak, workload.line("failed", f"{type(error).__name__}: {error}"[:2000]))
         os._exit(0)

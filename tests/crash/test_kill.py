@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(3600)]
 
 SHARES = 8
 """The random runs are divided so that test processes can work side by side."""
-POINTS = sorted(point for point in testing.crash_points if not point.startswith("archive-"))
-"""Where a node can die; `tests/unit/test_lake.py` kills archivers."""
+POINTS = sorted(point for point in testing.crash_points if not point.startswith(("archive-", "detect-")))
+"""Where a node can die; `tests/unit/test_lake.py` kills archivers, `test_detection.py` those who detect."""
 NEVER = 10**9
 
 

@@ -14,10 +14,10 @@ import typer
 from typer.main import get_command
 
 from tocsin import __version__
-from tocsin.cli import journal
+from tocsin.cli import definitions, journal, rules
 from tocsin.cli.doctor import doctor
 from tocsin.cli.output import AsJson, examples, show, show_error
-from tocsin.errors import TocsinError
+from tocsin.errors import TextError, TocsinError
 
 __all__ = ["app", "run"]
 
@@ -29,6 +29,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.add_typer(journal.app, name="journal")
+definitions.register(app)
+rules.register(app)
 app.command(epilog=examples("tocsin doctor", "tocsin doctor --no-spark --json"))(doctor)
 
 
@@ -67,7 +69,16 @@ def run(arguments: Sequence[str]) -> int:
             show_error("UsageError", message, help, as_json)
         return 2
     except TocsinError as error:
-        show_error(type(error).__name__, error.message, error.help, as_json, field=error.field, position=error.position)
+        place = error.place() if isinstance(error, TextError) else ""
+        show_error(
+            type(error).__name__,
+            error.message,
+            error.help,
+            as_json,
+            field=error.field,
+            position=error.position,
+            place=place,
+        )
         return 1
     except OSError as error:
         name = f"{error.filename}: " if error.filename is not None else ""

@@ -7,7 +7,6 @@ say who has it.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,12 +18,12 @@ import typer
 
 from tocsin.cli import figures
 from tocsin.cli.output import AsJson, examples, progress, show, wants_json
+from tocsin.cli.places import journal_path
 from tocsin.clock import as_micros
-from tocsin.errors import EventError, JournalError
+from tocsin.errors import EventError
 from tocsin.journal import transfer
 from tocsin.journal.check import check as check_file
 from tocsin.journal.contract import Journal
-from tocsin.journal.opening import file_path
 from tocsin.journal.reader import Reader, open_reader
 from tocsin.journal.repair import repair as repair_file
 from tocsin.journal.sqlite import SqliteJournal
@@ -32,7 +31,6 @@ from tocsin.model import parse_time
 
 __all__ = ["app"]
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*:(//|$)")
 _EXTENSIONS = {".jsonl": "lines", ".ndjson": "lines", ".json": "lines", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -61,7 +59,7 @@ def check(context: typer.Context, file: File = "", as_json: AsJson = False) -> i
     It may run while a node is writing.
     """
     with progress("checking"):
-        report = check_file(_path(file))
+        report = check_file(journal_path(file))
     show(msgspec.to_builtins(report) | {"ok": report.ok}, report.lines(), wants_json(context, as_json))
     return 0 if report.ok else 1
 
@@ -77,7 +75,7 @@ def repair(
 
     What is taken out is copied to a file beside the journal first. The node must be stopped.
     """
-    path = _path(file)
+    path = journal_path(file)
     with progress("repairing"):
         done = repair_file(path, force=force)
         after = check_file(path)  # not all that can be wrong is in blocks, and only blocks can be taken out
@@ -124,7 +122,7 @@ def import_(
     take, unit = (transfer.import_lines, "bytes") if kind == "lines" else (transfer.import_parquet, "events")
     with ExitStack() as stack:
         events = sys.stdin.buffer if source == "-" else stack.enter_context(open(source, "rb"))
-        journal = stack.enter_context(SqliteJournal(_path(file)))
+        journal = stack.enter_context(SqliteJournal(journal_path(file)))
         told = stack.enter_context(progress("importing", unit=unit))
         done = take(journal, events, writer=writer, system=system, progress=told)
         head = journal.head
@@ -158,7 +156,7 @@ def export(
     It may run while a node is writing. A file is there whole or not at all. When events go to stdout, the answer goes
     to stderr.
     """
-    path, kind = _path(file), _format(to, format, "--to")
+    path, kind = journal_path(file), _format(to, format, "--to")
     bounds = _moment(since, "since"), _moment(until, "until")
     if to == "-" and kind == "parquet" and sys.stdout.isatty():
         raise typer.BadParameter("Parquet is not for a terminal; name a file with --to", param_hint="--format")
@@ -185,21 +183,9 @@ def stats(context: typer.Context, file: File = "", as_json: AsJson = False) -> N
 
     It may run while a node is writing.
     """
-    with open_reader(_path(file)) as reader:
+    with open_reader(journal_path(file)) as reader:
         found = figures.figures(reader)
     show(found, figures.lines(found), wants_json(context, as_json))
-
-
-def _path(file: str) -> str:
-    """The path that FILE names: a url, or itself."""
-    if not file:
-        raise typer.BadParameter("name a journal, or set TOCSIN_URL", param_hint="FILE")
-    if not file.startswith("file:") and not _URL.match(file):
-        return file
-    try:
-        return file_path(file)
-    except JournalError as error:
-        raise typer.BadParameter(f"{error.message}; give a path or file:path", param_hint="FILE") from None
 
 
 def _two(places: list[str]) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-__all__ = ["AsJson", "examples", "progress", "show", "show_error", "wants_json"]
+__all__ = ["AsJson", "examples", "progress", "show", "show_error", "wants_json", "warn"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 """The option that every verb has."""
@@ -39,17 +39,31 @@ def show(value: Mapping[str, Any], lines: Iterable[str], as_json: bool, *, targe
 
 
 def show_error(
-    kind: str, message: str, help: str | None, as_json: bool, *, field: str | None = None, position: int | None = None
+    kind: str,
+    message: str,
+    help: str | None,
+    as_json: bool,
+    *,
+    field: str | None = None,
+    position: int | None = None,
+    place: str = "",
 ) -> None:
-    """Print an error; in JSON it has the form of `TocsinError.as_dict`."""
+    """Print an error, with the `place` in a text; in JSON it has the form of `TocsinError.as_dict`."""
     if as_json:
         wire = {"error": kind, "message": message, "field": field, "position": position, "help": help}
         print(msgspec.json.encode(wire).decode(), file=sys.stderr)
         return
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print(Text.assemble(("error: ", "bold red"), message))
+    if place:
+        console.print(Text(place))
     if help:
         console.print(Text.assemble((" help: ", "bold"), help))
+
+
+def warn(message: str) -> None:
+    """Print a warning to stderr."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("warning: ", "bold yellow"), message))
 
 
 @contextmanager

@@ -10,35 +10,37 @@ Not promised: anything about events that come again. What has an offset at or be
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from tocsin.clock import as_datetime
+from tocsin.clock import as_micros
+from tocsin.composite.builder import Pattern, text_of
+from tocsin.composite.catalog import REHEARSAL, Catalog
+from tocsin.composite.deriving import deriver
+from tocsin.composite.drawing import Figures, draw
 from tocsin.composite.engine import Detection, Engine
+from tocsin.composite.explain import Explanation, explain
 from tocsin.composite.expression import Definition, leaves
-from tocsin.composite.graph import Graph, OperationNode, compile_graph
-from tocsin.composite.keys import shown
+from tocsin.composite.graph import Graph, LeafNode, OperationNode
 from tocsin.composite.language import parse
-from tocsin.composite.occurrence import Part
+from tocsin.composite.leaves import CLOCK, SOURCE
 from tocsin.composite.state import State
-from tocsin.errors import DefinitionError
-from tocsin.filters.values import micros
-from tocsin.model import Event, time_text
+from tocsin.composite.waiting import Waiting, waiting
+from tocsin.errors import DefinitionError, EventError
+from tocsin.model import Event, parse_time
 
-__all__ = ["MAX_OPEN", "SOURCE", "Detector"]
+__all__ = ["CLOCK", "MAX_OPEN", "SOURCE", "Detector"]
 
-SOURCE = "tocsin:definitions"
-"""The source of derived events. Leaves do not see them."""
 MAX_OPEN = 1_000_000
 """The most openers that an operator keeps; then the oldest are given up, and counted."""
 
 
 class _Stored(msgspec.Struct, array_like=True):
-    definitions: list[tuple[str, str, str, str]]
+    definitions: list[tuple[str, str, str, str, int | None, int]]
     max_open: int
     state: bytes
 
@@ -48,30 +50,66 @@ class Detector:
 
     def __init__(self, *, max_open: int = MAX_OPEN) -> None:
         """Begin with no definitions."""
-        self._definitions: dict[str, Definition] = {}
-        self._graph = compile_graph([])
+        self._catalog = Catalog()
         self._state = State()
         self._max_open = max_open
         self._engine: Engine | None = None
 
     # -- definitions
 
-    def define(self, name: str, text: str, context: str = "recent", semantics: str = "detection") -> Definition:
+    def define(
+        self,
+        name: str,
+        text: str | Pattern,
+        context: str = "recent",
+        semantics: str = "detection",
+        *,
+        max_open: int | None = None,
+        rehearsed: Detector | None = None,
+        replace: bool = False,
+        now: int | None = None,
+    ) -> Definition:
         """Add a definition; from now on it is looked for.
+
+        Args:
+            name: what is detected has this type.
+            text: see docs/COMPOSITE.md.
+            context: which occurrences go together: recent, chronicle, continuous or cumulative.
+            semantics: `detection`, or `interval`.
+            max_open: the most openers that each of its operations keeps; if left out, as many as the detector says.
+            rehearsed: what `rehearsal` gave, fed with the past: it goes on from there.
+            replace: if there is one of this name, drop it, and what it alone has half detected.
+            now: absolute times up to this instant, in microseconds, are over; if left out, up to the last event.
 
         Raises:
             DefinitionError: it cannot be read, or does not fit the others; nothing has changed then.
         """
-        if name in self._definitions:
-            raise DefinitionError(f"{name} is defined already", field="name", help="undefine it first")
-        definition = parse(name, text, context, semantics)
-        changed = {**self._definitions, name: definition}
+        text = text_of(text)
+        catalog, is_open, apart = self._catalog, self._is_open(), rehearsed is not None
+        definition = self._parsed(name, text, context, semantics, max_open)
         try:
-            graph = compile_graph(list(changed.values()))
+            if replace and name in catalog.definitions:
+                changed = catalog.replaced(definition, is_open, apart=apart)
+            else:
+                changed = catalog.added(definition, is_open, apart=apart)
         except DefinitionError as error:
-            raise DefinitionError(error.message, text=text, position=error.position, help=error.help) from None
-        self._definitions, self._graph, self._engine = changed, graph, None
-        return definition
+            raise DefinitionError(
+                error.message, text=text, position=error.position, field=error.field, help=error.help
+            ) from None
+        family = changed.family(changed.definitions[name])
+        if rehearsed is not None and family[:-1] != rehearsed.definitions()[:-1]:
+            raise DefinitionError(f"what {name} is made of has changed since its rehearsal", help="define it again")
+        self._change(changed)
+        self._state.counts.detected.pop(name, None)
+        if rehearsed is not None:
+            there = rehearsed._catalog.own_nodes(rehearsed._catalog.definitions[name])
+            for mine, theirs in zip(changed.own_nodes(changed.definitions[name]), there, strict=True):
+                self._state.cells[mine] = rehearsed._state.cells.get(theirs, {})
+        if any(leaf.at is not None for leaf in leaves(definition.expression)):
+            known = max(self._state.time, now or 0)
+            if known:
+                self._ready().begin(known + 1)
+        return changed.definitions[name]
 
     def undefine(self, name: str) -> None:
         """Remove a definition, and what it alone has half detected.
@@ -79,108 +117,182 @@ class Detector:
         Raises:
             DefinitionError: there is no such definition, or others are made of it.
         """
-        if name not in self._definitions:
-            raise DefinitionError(f"there is no definition {name}", field="name", help="see definitions()")
-        users = [
-            other.name
-            for other in self._definitions.values()
-            if any(leaf.definition == name for leaf in leaves(other.expression))
-        ]
-        if users:
-            raise DefinitionError(f"{', '.join(users)} is made of {name}", field="name", help="undefine that first")
-        del self._definitions[name]
-        self._graph = compile_graph(list(self._definitions.values()))
-        kept = {node.identity for node in self._graph.nodes}
-        self._state.cells = {identity: cells for identity, cells in self._state.cells.items() if identity in kept}
-        self._engine = None
+        self._change(self._catalog.without(name))
 
     def definitions(self) -> list[Definition]:
         """All definitions, in the order they were made."""
-        return list(self._definitions.values())
+        return list(self._catalog.definitions.values())
+
+    def rehearsal(
+        self,
+        name: str,
+        text: str | Pattern,
+        context: str = "recent",
+        semantics: str = "detection",
+        max_open: int | None = None,
+    ) -> Detector:
+        """A detector for one definition that is not made yet, and those it names: feed it the past, then `define`.
+
+        Raises:
+            DefinitionError: as `define`.
+        """
+        definition = self._parsed(name, text_of(text), context, semantics, max_open)
+        definition = msgspec.structs.replace(definition, generation=REHEARSAL)
+        others = {other: each for other, each in self._catalog.definitions.items() if other != name}
+        family = Catalog(others).family(definition)
+        detector = Detector(max_open=self._max_open)
+        detector._change(Catalog({each.name: each for each in family}))
+        return detector
+
+    def _parsed(self, name: str, text: str, context: str, semantics: str, max_open: int | None) -> Definition:
+        if max_open is not None and (type(max_open) is not int or max_open < 1):
+            raise DefinitionError(f"max_open is {max_open!r}", field="max_open", help="give a whole number from 1 up")
+        definition = parse(name, text, context, semantics, {name, *self._catalog.definitions})
+        return msgspec.structs.replace(definition, max_open=max_open)
+
+    def twin(self) -> Detector:
+        """The same again, for a change that may have to be undone: one of the two must not be used any more."""
+        twin = Detector(max_open=self._max_open)
+        twin._catalog, twin._state = self._catalog, self._state.twin()
+        return twin
+
+    def filters(self) -> list[str]:
+        """The filters of all leaves: an event that matches none of them changes nothing."""
+        return list(dict.fromkeys(node.filter for node in self.graph.nodes if isinstance(node, LeafNode)))
 
     @property
     def graph(self) -> Graph:
         """The definitions as one graph."""
-        return self._graph
+        return self._catalog.graph
+
+    def _is_open(self) -> set[str]:
+        return {identity for identity, cells in self._state.cells.items() if cells}
+
+    def _change(self, catalog: Catalog) -> None:
+        if len(catalog.definitions) <= len(self._catalog.definitions):  # something may have gone
+            kept = {node.identity for node in catalog.graph.nodes}
+            self._state.cells = {identity: cells for identity, cells in self._state.cells.items() if identity in kept}
+            self._state.counts.keep(kept, catalog.definitions)
+        self._catalog, self._engine = catalog, None
 
     def _ready(self) -> Engine:
         if self._engine is None:
-            self._engine = Engine(self._graph, self._state, self._max_open)
+            graph = self._catalog.graph
+            self._engine = Engine(graph, self._state, self._max_open)
+            self._derivers = [deriver(definition) for definition in graph.definitions]
         return self._engine
 
     # -- detecting
 
     def feed(self, event: Event) -> list[Event]:
         """Take an event; returns what was detected up to it, in order."""
-        found: list[Event] = []
-        self._feed(self._ready(), event, found)
-        return found
+        return self.feed_batch((event,))
 
     def feed_batch(self, events: Iterable[Event]) -> list[Event]:
         """Take events in order; returns what was detected up to the last, in order."""
-        engine, found = self._ready(), []  # type: ignore[var-annotated]
-        for event in events:
-            self._feed(engine, event, found)
-        return found
-
-    def advance(self, time: datetime | int) -> list[Event]:
-        """Let time pass (a datetime, or microseconds): fire every timer due at or before it."""
         found: list[Event] = []
-        instant = micros(time) if isinstance(time, datetime) else time
-        engine, state = self._ready(), self._state
-        self._fire(engine, instant, found)
-        if instant >= state.time:
-            state.time = state.advanced = instant
-        engine.expire()
+        self._ready().feed(events, partial(self._tell, found))
         return found
 
-    def _feed(self, engine: Engine, event: Event, found: list[Event]) -> None:
-        state = self._state
-        moment = event.arrived if event.arrived is not None else event.time
-        time = state.time if moment is None else max(micros(moment), state.time)
-        offset = state.fed + 1 if event.offset is None else event.offset
-        if offset <= state.fed:
-            state.counts.repeated += 1
-            return
-        if time <= state.advanced:  # that instant is over: see `advance`
-            time = state.advanced + 1
-        state.fed = offset
-        state.counts.events += 1
-        next_timer = engine.next_timer()
-        if next_timer is not None and next_timer < time:
-            self._fire(engine, time - 1, found)
-        if event.source == SOURCE or event.type.startswith("tocsin."):
-            state.counts.skipped += 1
-            state.time = time
-            return
-        detections = engine.event(event, time, offset)
-        if detections:
-            self._derive(engine, detections, found)
+    def advance(self, time: datetime | str | int) -> list[Event]:
+        """Let time pass (a datetime, ISO text, or microseconds): fire every timer due at or before it.
 
-    def _fire(self, engine: Engine, upto: int, found: list[Event]) -> None:
-        while (instant := engine.next_timer()) is not None and instant <= upto:
-            detections = engine.timers(instant)
-            if detections:
-                self._derive(engine, detections, found)
+        Raises:
+            EventError: it is no time, or has no timezone.
+        """
+        found: list[Event] = []
+        instant = time if isinstance(time, int) else as_micros(parse_time(time, "time"))
+        self._ready().advance(instant, partial(self._tell, found))
+        return found
 
-    def _derive(self, engine: Engine, detections: list[Detection], found: list[Event]) -> None:
-        seen = set()
+    def _tell(self, found: list[Event], detections: list[Detection]) -> None:
+        """Derive events from what was detected at one instant: one for each id."""
+        events: dict[str, Event] = {}
+        for each in detections:
+            event = self._derivers[each.definition](each.key, each.occurrence)
+            events.setdefault(event.id, event)
         detected = self._state.counts.detected
-        for detection in detections:
-            definition = engine.graph.definitions[detection.definition]
-            event = derived(definition, detection)
-            if event.id not in seen:
-                seen.add(event.id)
-                found.append(event)
-                detected[definition.name] = detected.get(definition.name, 0) + 1
+        for event in events.values():
+            detected[event.type] = detected.get(event.type, 0) + 1
+        found.extend(events.values())
+
+    # -- seeing
+
+    def explain(self, event: Event, events: Mapping[int, Event] | None = None) -> Explanation:
+        """Why a derived event is there; with its constituents by offset, in more detail.
+
+        Raises:
+            EventError: none of the definitions, as they are now, made it.
+        """
+        if event.source != SOURCE:
+            raise EventError(f"{event.source} is not where derived events come from", field="source", help=SOURCE)
+        return explain(event, self._catalog.definitions, events)
+
+    def waiting(self, name: str, limit: int = 10) -> list[Waiting]:
+        """What a definition has half detected now, and what it waits for; at most so many.
+
+        Raises:
+            DefinitionError: there is no such definition.
+        """
+        names = list(self._catalog.definitions)
+        if name not in names:
+            raise DefinitionError(f"there is no definition {name}", field="name", help="see definitions()")
+        return waiting(self.graph, self._state.cells, names.index(name), limit)
+
+    def draw(self, format: str = "text", definitions: Sequence[str] | None = None, *, figures: bool = False) -> str:
+        """The graph, or that of some definitions, as `text`, `dot` or `svg`; with figures: what each node holds.
+
+        Raises:
+            DefinitionError: there is no such format or definition.
+        """
+        counts, found = self._state.counts, {}
+        for number, node in enumerate(self.graph.nodes if figures else ()):
+            if isinstance(node, OperationNode):
+                windows = [window for cell in self._state.cells.get(node.identity, {}).values() for window in cell]
+                held = sum(len(window.openers) + len(window.middles) for window in windows)
+                identity = node.identity
+                found[number] = Figures(held, counts.expired.get(identity, 0), counts.dropped.get(identity, 0))
+        return draw(self.graph, format, definitions, found)
+
+    # -- where it is
+
+    @property
+    def position(self) -> int:
+        """The offset of the last event it was fed; without offsets, how many there were."""
+        return self._state.fed
+
+    @property
+    def time(self) -> int:
+        """Up to this instant, in microseconds, everything has happened."""
+        return self._state.time
+
+    @property
+    def is_timed(self) -> bool:
+        """Does any definition wait for time to pass?"""
+        return bool(self._catalog.timed)
+
+    @property
+    def next_timer(self) -> int | None:
+        """The instant at which something is due, in microseconds; None: nothing waits for time to pass."""
+        return self._ready().next_timer() if self.is_timed else None
+
+    def begin(self, instant: int) -> None:
+        """Let absolute times that are new count from an instant on (microseconds), and not from the first event."""
+        self._ready().begin(instant)
+
+    def skip(self, offset: int) -> None:
+        """Go on after an offset: what is missing up to there will not come."""
+        self._state.fed = max(self._state.fed, offset)
 
     # -- state
 
     def snapshot(self) -> bytes:
         """Definitions and everything half detected, as bytes."""
         stored = _Stored([], self._max_open, self._state.dump())
-        for each in self._definitions.values():
-            stored.definitions.append((each.name, each.text, each.context, each.semantics))
+        for each in self.definitions():
+            stored.definitions.append(
+                (each.name, each.text, each.context, each.semantics, each.max_open, each.generation)
+            )
         return msgspec.msgpack.encode(stored)
 
     @classmethod
@@ -195,8 +307,11 @@ class Detector:
         except msgspec.DecodeError as error:
             raise DefinitionError(f"this is no snapshot ({error})", help="restore what snapshot() gave") from None
         detector = cls(max_open=found.max_open)
-        detector._definitions = {each[0]: parse(*each) for each in found.definitions}
-        detector._graph = compile_graph(list(detector._definitions.values()))
+        definitions = [
+            msgspec.structs.replace(parse(*each), max_open=max_open, generation=generation)
+            for *each, max_open, generation in found.definitions
+        ]
+        detector._catalog = Catalog({each.name: each for each in definitions})
         detector._state = State.load(found.state)
         return detector
 
@@ -209,7 +324,8 @@ class Detector:
             "keyless": counts.keyless,
             "skipped": counts.skipped,
             "repeated": counts.repeated,
-            "detected": {name: counts.detected.get(name, 0) for name in self._definitions},
+            "detected": {name: counts.detected.get(name, 0) for name in self._catalog.definitions},
+            "definitions": engine.figures(),
             "nodes": [
                 {
                     "text": text,
@@ -220,27 +336,3 @@ class Detector:
                 for identity, text in names.items()
             ],
         }
-
-
-def derived(definition: Definition, detection: Detection) -> Event:
-    """The event that tells of a detection."""
-    occurrence = detection.occurrence
-    semantics = () if definition.semantics == "detection" else (definition.semantics,)
-    primitive = [(part.source, part.id) for part in occurrence.parts if part.offset is not None]
-    ticks = [part.time for part in occurrence.parts if part.offset is None]
-    named = (definition.name, definition.text, definition.context, *semantics)
-    made = msgspec.msgpack.encode((named, detection.key, primitive, ticks, occurrence.instants))
-    parts = [_shown(place, part) for place, part in enumerate(occurrence.parts, 1)]
-    return Event(
-        definition.name,
-        SOURCE,
-        id=hashlib.blake2b(made, digest_size=16).hexdigest(),
-        time=as_datetime(occurrence.last),
-        data={"parts": parts, "key": shown(definition.by, detection.key)},
-    )
-
-
-def _shown(place: int, part: Part) -> dict[str, Any]:
-    if part.offset is None:
-        return {"name": part.name or f"t{place}", "time": time_text(as_datetime(part.time))}
-    return {"name": part.name or f"e{place}", "offset": part.offset, "id": part.id, "source": part.source}

@@ -1,36 +1,53 @@
 """The run: events and instants go in at the leaves, occurrences rise through the graph, detections come out.
 
-    event ─ leaves ─▶ occurrences ─▶ inboxes of operations, lowest first ─▶ … ─▶ (definition, key, occurrence)
-    time  ─ timers due ─▶ ticks ─────────────┘
+    event ─ leaves ─▶ occurrences ─▶ operations, lowest first ─▶ … ─▶ (definition, key, occurrence)
+    time  ─ timers due ─▶ ticks ─────────┘
 
 One *instant* is one event, or all timers of one microsecond. At an instant every operation is asked once, after its
 constituents. A timer due at t fires after the events of t and before anything later.
 
-Not thread-safe; one engine feeds one state.
+Speed. An event that no leaf sees costs a look in a dictionary: time is let pass when somebody can notice. Where all
+that an event can reach are different operations, none above another, each takes its arrival at once; only else are
+arrivals gathered in an inbox first.
+
+Not thread-safe; one engine feeds one state. Who feeds it from an iterator must not ask it anything meanwhile.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from tocsin.composite.graph import Graph, LeafNode, Link, OperationNode
+import msgspec
+
+from tocsin.composite.agenda import Agenda
+from tocsin.composite.graph import Graph, LeafNode, Link, OperationNode, TimeNode
 from tocsin.composite.keys import Key, key_reader
-from tocsin.composite.leaves import LeafFinder
-from tocsin.composite.occurrence import Occurrence, Part, distinct, positions, without_values
+from tocsin.composite.leaves import CLOCK, SOURCE, SYSTEM, LeafFinder, Plan
+from tocsin.composite.occurrence import Occurrence, Part, distinct, positions, tick, without_values
+from tocsin.composite.operations import Operation, figures
 from tocsin.composite.state import State
+from tocsin.composite.times import NEVER, Times
 from tocsin.composite.where import reader
-from tocsin.composite.windows import Cell
+from tocsin.composite.windows import Take
+from tocsin.filters.values import micros
 from tocsin.model import Event
 
 __all__ = ["Detection", "Engine"]
 
 Inbox = dict[int, dict[Key, list[list[Occurrence]]]]
 """Operation → key → arrivals by place."""
+Reader = Callable[[Event], dict[str, Any] | None]
+"""Takes what `WHERE` asks for out of an event."""
+Tell = Callable[[list["Detection"]], None]
+"""Is told what was detected at one instant, if anything was."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+_SYSTEM = len(SYSTEM)
 
 
-class Detection(NamedTuple):
+class Detection(msgspec.Struct, frozen=True, gc=False):
     """A definition has occurred."""
 
     definition: int
@@ -39,170 +56,274 @@ class Detection(NamedTuple):
     occurrence: Occurrence
 
 
+class _Leaf(NamedTuple):
+    read_key: Callable[[Event], Key | None]
+    name: str | None
+    read_values: Reader | None
+    targets: tuple[tuple[Operation, Take, bool], ...]
+    """Where occurrences go: how one alone is taken, and whether that does something where nothing is open."""
+    links: tuple[Link, ...]
+    outputs: tuple[int, ...]
+
+
+class _Reach(NamedTuple):
+    """What events of one type can reach."""
+
+    leaves: tuple[tuple[_Leaf, ...], ...]
+    """For each filter that is surely true."""
+    find: Callable[[Event], list[int]] | None
+    """Which filters are true; None: those of `leaves`, all of them."""
+    is_simple: bool
+    """All operations are different ones, and none is above another."""
+
+
 class Engine:
     """A graph at work on a state."""
 
     def __init__(self, graph: Graph, state: State, max_open: int) -> None:
         """Take up the state where it is."""
-        self.graph, self.state, self._max_open = graph, state, max_open
-        self._cells: list[dict[Key, Cell]] = [
-            state.cells.setdefault(node.identity, {}) if isinstance(node, OperationNode) else {} for node in graph.nodes
-        ]
-        filters: dict[str, list[Any]] = {}
-        readers = {}
+        self.graph, self.state = graph, state
+        kinds: dict[int, int] = {}
+        for link in [link for node in graph.nodes for link in node.links]:
+            kinds[link.to] = max(kinds.get(link.to, 0), link.role + 1)
+        self._operations = {
+            number: Operation(number, node, kinds[number], state, max_open)
+            for number, node in enumerate(graph.nodes)
+            if isinstance(node, OperationNode)
+        }
+        by_filter: dict[str, list[_Leaf]] = {}
         for node in graph.nodes:
             if isinstance(node, LeafNode):
-                if node.by not in readers:
-                    readers[node.by] = key_reader(node.by)
-                filters.setdefault(node.filter, []).append((node, readers[node.by], reader(node.needs)))
-        self._finder = LeafFinder(list(filters))
-        self._leaves = list(filters.values())
-        self._open = [0] * len(graph.nodes)
-        self._timers: list[tuple[int, int, int, Key]] = []
-        self._expiries: list[tuple[int, int, int, Key]] = []
-        self._entries = 0  # breaks ties in heaps: keys of different kinds do not compare
-        for number, node in enumerate(graph.nodes):
-            if isinstance(node, OperationNode):
-                for key, cell in self._cells[number].items():
-                    self._open[number] += _size(node, cell)
-                    self._watch(number, node, key, cell)
+                by_filter.setdefault(node.filter, []).append(self._leaf(node))
+        self._leaves = [tuple(leaves) for leaves in by_filter.values()]
+        finder = LeafFinder(list(by_filter))
+        self._reaches = {kind: self._reach(plan) for kind, plan in finder.plans.items()}
+        self._rest = None if finder.rest is None else self._reach(finder.rest)
+        self._agenda = Agenda(state, self._operations.values())
+        self._times = Times(graph, state)
 
-    def event(self, event: Event, time: int, offset: int) -> list[Detection]:
-        """Feed one event; all timers before it must have fired."""
-        self.state.time = time
-        self.expire()
+    def _leaf(self, node: LeafNode) -> _Leaf:
+        targets = []
+        for link in node.links:
+            work = self._operations[link.to].work
+            targets.append((self._operations[link.to], work.takes[link.role], work.opens[link.role]))
+        values = reader(node.needs) if node.needs else None
+        return _Leaf(key_reader(node.by), node.name, values, tuple(targets), node.links, node.outputs)
+
+    def _reach(self, plan: Plan) -> _Reach:
+        links = [link for number in plan.numbers for leaf in self._leaves[number] for link in leaf.links]
+        touched = {link.to for link in links}
+        is_simple = len(touched) == len(links) and all(link.key is None for link in links)
+        above, seen = list(touched), set(touched)
+        while above and is_simple:
+            for link in self.graph.nodes[above.pop()].links:
+                is_simple = is_simple and link.to not in touched
+                if link.to not in seen:
+                    seen.add(link.to)
+                    above.append(link.to)
+        leaves = tuple(self._leaves[number] for number in plan.sure)
+        return _Reach(leaves, plan.find if plan.asked else None, is_simple)
+
+    # -- feeding
+
+    def feed(self, events: Iterable[Event], tell: Tell) -> None:
+        """Take events in order, and let time pass up to the last."""
+        if self._times.is_new:
+            events = self._noting(events)
+        state, counts = self.state, self.state.counts
+        reach_of, rest = self._reaches.get, self._rest
+        fed, latest = state.fed, _EARLIEST
+        taken, is_behind = 0, False
+        try:
+            for event in events:
+                offset = event.offset
+                if offset is None:
+                    offset = fed + 1
+                elif offset <= fed:
+                    counts.repeated += 1
+                    continue
+                fed = offset
+                taken += 1
+                is_behind = True
+                moment = event.arrived
+                if moment is None:
+                    moment = event.time
+                if moment is not None and moment > latest:
+                    latest = moment
+                kind = event.type
+                if kind[:_SYSTEM] == SYSTEM or event.source == SOURCE:
+                    counts.skipped += 1
+                    if kind == CLOCK:  # nothing else happens at its instant
+                        self.advance(self._pass(latest, tell), tell)
+                        is_behind = False
+                    continue
+                reach = reach_of(kind, rest)
+                if reach is None:
+                    continue
+                detections = self._event(reach, event, self._pass(latest, tell), offset)
+                is_behind = False
+                if detections:
+                    tell(detections)
+        finally:
+            state.fed = fed
+            counts.events += taken
+            if is_behind:
+                self._pass(latest, tell)
+
+    def _noting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events; the first tells new absolute times what instant it is, whether a leaf sees it or not."""
+        for event in events:
+            moment = event.arrived or event.time
+            self.begin(self.state.time if moment is None else max(micros(moment), self.state.time))
+            yield event
+
+    def advance(self, instant: int, tell: Tell) -> None:
+        """Let time pass: fire every timer due at or before an instant."""
+        state = self.state
+        self.begin(instant)
+        self._fire(instant, tell)
+        if instant >= state.time:
+            state.time = state.advanced = instant
+        self._agenda.expire()
+
+    def next_timer(self) -> int | None:
+        """The instant of the next timer."""
+        instant = self._next()
+        return instant if instant < NEVER else None
+
+    def begin(self, instant: int) -> None:
+        """Let absolute times that are new count from an instant on."""
+        if self._times.is_new:
+            self._times.begin(instant)
+
+    def _next(self) -> int:
+        timers, times = self._agenda.timers, self._times
+        return min(timers[0][0], times.next) if timers else times.next
+
+    def _pass(self, latest: datetime, tell: Tell) -> int:
+        """Let time pass until just before an event; returns its time, which is later than any that is over."""
+        state = self.state
+        time = micros(latest)
+        if time < state.time:
+            time = state.time
+        if time <= state.advanced:
+            time = state.advanced + 1
+        timers, expiries = self._agenda.timers, self._agenda.expiries
+        if self._times.next < time or (timers and timers[0][0] < time):
+            self._fire(time - 1, tell)
+        state.time = time
+        if expiries and expiries[0][0] < time:
+            self._agenda.expire()
+        return time
+
+    def _fire(self, upto: int, tell: Tell) -> None:
+        agenda = self._agenda
+        while (instant := self._next()) <= upto:
+            self.state.time = instant
+            agenda.expire()
+            due = agenda.due(instant)
+            inbox: Inbox = {number: {key: [] for key in keys} for number, keys in due.items()}
+            found: list[Detection] = []
+            for node in self._times.take(instant) if self._times.next == instant else ():
+                self._strike(node, instant, inbox, found)
+            self._rise(inbox, found, due, instant)
+            if found:
+                tell(_ordered(found))
+
+    def _strike(self, node: TimeNode, instant: int, inbox: Inbox, found: list[Detection]) -> None:
+        """An absolute time has come. It has no key: where keys are, it goes to those that have something open."""
+        occurrence = tick(instant, node.name)
+        for link in node.links:
+            for key in list(self._operations[link.to].cells) if link.every else [()]:
+                _deliver(inbox, [link], key, [occurrence])
+        for definition in node.outputs:
+            found.append(Detection(definition, (), occurrence))
+
+    def figures(self) -> dict[str, dict[str, int]]:
+        """What each definition has detected, holds open and gave up."""
+        return figures(self.graph, self._operations, self.state.counts)
+
+    # -- rising
+
+    def _event(self, reach: _Reach, event: Event, time: int, offset: int) -> list[Detection]:
+        """What is detected at an event."""
         found: list[Detection] = []
         inbox: Inbox = {}
-        for number in self._finder.find(event):
+        _, find, is_simple = reach
+        groups: Sequence[tuple[_Leaf, ...]] = reach[0] if find is None else [self._leaves[n] for n in find(event)]
+        for leaves in groups:
             keyless = False
-            for leaf, read_key, read_values in self._leaves[number]:
+            for read_key, name, read_values, targets, links, outputs in leaves:
                 key = read_key(event)
                 if key is None:
                     keyless = True
                     continue
-                part = Part(leaf.name, offset, event.id, event.source, time, read_values(event))
-                occurrence = Occurrence(time, offset, time, offset, (part,))
-                _deliver(inbox, leaf.links, key, [occurrence])
-                for definition in leaf.outputs:
-                    found.append(Detection(definition, key, occurrence))
-            self.state.counts.keyless += keyless
+                occurrence = None
+                if outputs or not is_simple:
+                    occurrence = _occurrence(event, time, offset, name, read_values)
+                    for definition in outputs:
+                        found.append(Detection(definition, key, occurrence))
+                    if not is_simple:
+                        _deliver(inbox, links, key, [occurrence])
+                        continue
+                for operation, take, opens in targets:
+                    cell = operation.cells.get(key)
+                    if cell is None:
+                        if not opens:
+                            continue
+                        cell, before = [], 0
+                    else:
+                        before = operation.size(cell)
+                    if occurrence is None:  # most that close find nothing open, and need none
+                        occurrence = _occurrence(event, time, offset, name, read_values)
+                    occurred: list[Occurrence] = []
+                    take(cell, occurrence, occurred)
+                    operation.keep(key, cell, before)
+                    if opens and operation.is_timed and cell:
+                        self._agenda.watch(operation, key, cell, time)
+                    if occurred:
+                        _tell(operation.node, key, occurred, inbox, found)
+            if keyless:
+                self.state.counts.keyless += 1
         if inbox:
             self._rise(inbox, found)
-        return _ordered(found)
-
-    def next_timer(self) -> int | None:
-        """The instant of the next timer."""
-        return self._timers[0][0] if self._timers else None
-
-    def timers(self, instant: int) -> list[Detection]:
-        """Fire all timers of one instant, which must be the next one."""
-        self.state.time = instant
-        self.expire()
-        found: list[Detection] = []
-        due: dict[int, set[Key]] = {}
-        while self._timers and self._timers[0][0] == instant:
-            _, _, number, key = heapq.heappop(self._timers)
-            due.setdefault(number, set()).add(key)
-        self._rise({number: {key: [] for key in keys} for number, keys in due.items()}, found, due, instant)
-        return _ordered(found)
-
-    def expire(self) -> None:
-        """Give up what cannot be completed any more."""
-        now = self.state.time
-        while self._expiries and self._expiries[0][0] < now:
-            _, _, number, key = heapq.heappop(self._expiries)
-            cell = self._cells[number].get(key)
-            if cell is None:
-                continue
-            node = self.graph.nodes[number]
-            assert isinstance(node, OperationNode)
-            before = _size(node, cell)
-            gone = node.expire(cell, now)
-            if gone:
-                expired = self.state.counts.expired
-                expired[node.identity] = expired.get(node.identity, 0) + gone
-            self._keep(number, node, key, cell, before)
-
-    # -- rising
+        return _ordered(found) if len(found) > 1 else found
 
     def _rise(
-        self, inbox: Inbox, found: list[Detection], due: dict[int, set[Key]] | None = None, instant: int = 0
+        self, inbox: Inbox, found: list[Detection], due: dict[int, dict[Key, None]] | None = None, instant: int = 0
     ) -> None:
-        nodes, all_cells = self.graph.nodes, self._cells
+        """Ask all operations with arrivals, and those above them; at a timer's instant those that are due tick."""
         while inbox:
             number = min(inbox)
-            node = nodes[number]
-            assert isinstance(node, OperationNode)
-            cells = all_cells[number]
+            operation = self._operations[number]
+            ticking = due.get(number, ()) if due is not None else ()
+            work = operation.work
             for key, arrivals in inbox.pop(number).items():
-                cell = cells.get(key)
+                cell = operation.cells.get(key)
                 if cell is None:
                     cell = []
-                before = _size(node, cell)
-                ticks = due is not None and key in due.get(number, ())
-                occurred = node.step(cell, arrivals, instant if ticks else None)
-                self._keep(number, node, key, cell, before)
-                if cell and (node.rules.period or node.rules.within is not None):
-                    self._watch_new(number, node, key, cell, arrivals, instant)
+                before = operation.size(cell)
+                occurred = work.step(cell, arrivals, instant if key in ticking else None)
+                operation.keep(key, cell, before)
+                if operation.is_timed and cell:
+                    openers = work.openers(arrivals)
+                    self._agenda.watch(operation, key, cell, min([o.first for o in openers]) if openers else None)
                 if occurred:
-                    _deliver(inbox, node.links, key, occurred)
-                    for definition in node.outputs:
-                        found.extend(Detection(definition, key, occurrence) for occurrence in occurred)
+                    _tell(operation.node, key, occurred, inbox, found)
 
-    def _keep(self, number: int, node: OperationNode, key: Key, cell: Cell, before: int) -> None:
-        """File a cell that was changed."""
-        cells = self._cells[number]
-        if cell:
-            cells[key] = cell
-        else:
-            cells.pop(key, None)
-        self._open[number] += _size(node, cell) - before
-        while self._open[number] > self._max_open:
-            self._drop(number, node)
 
-    def _drop(self, number: int, node: OperationNode) -> None:
-        """Give up the oldest opener of the key that has waited longest."""
-        key, cell = next(iter(self._cells[number].items()))
-        before = _size(node, cell)
-        oldest = next(window for window in cell if window.openers)
-        del oldest.openers[0]
-        if not oldest.openers and not (node.is_pool and node.rules.context != "continuous"):
-            cell.remove(oldest)
-        if not any(window.openers for window in cell):
-            del self._cells[number][key]
-            cell.clear()
-        self._open[number] -= before - _size(node, cell)
-        dropped = self.state.counts.dropped
-        dropped[node.identity] = dropped.get(node.identity, 0) + 1
+def _occurrence(event: Event, time: int, offset: int, name: str | None, read_values: Reader | None) -> Occurrence:
+    values = None if read_values is None else read_values(event)
+    return Occurrence(time, offset, time, offset, (Part(name, offset, event.id, event.source, time, values),))
 
-    def _watch(self, number: int, node: OperationNode, key: Key, cell: Cell) -> None:
-        """Note when the windows of a cell tick, and when they are too old."""
-        for window in cell:
-            if window.due is not None:
-                self._note(self._timers, window.due, number, key)
-            if node.rules.within is not None:
-                for opener in window.openers:
-                    self._note(self._expiries, opener.first + node.rules.within, number, key)
 
-    def _watch_new(
-        self, number: int, node: OperationNode, key: Key, cell: Cell, arrivals: list[list[Occurrence]], instant: int
-    ) -> None:
-        """The same for what an instant has added. Openers of one instant tick together, so one note is enough."""
-        rules = node.rules
-        if rules.period:
-            newest = cell[-1].openers[0]
-            opened = any(newest is opener for came in arrivals[:1] for opener in came)
-            if opened and cell[-1].due is not None:
-                self._note(self._timers, cell[-1].due, number, key)
-            if instant and any(window.due == instant + rules.period for window in cell):
-                self._note(self._timers, instant + rules.period, number, key)
-        if rules.within is not None:
-            for opener in [opener for came in (arrivals if node.is_pool else arrivals[:1]) for opener in came]:
-                self._note(self._expiries, opener.first + rules.within, number, key)
-
-    def _note(self, heap: list[tuple[int, int, int, Key]], instant: int, number: int, key: Key) -> None:
-        self._entries += 1
-        heapq.heappush(heap, (instant, self._entries, number, key))
+def _tell(node: OperationNode, key: Key, occurred: list[Occurrence], inbox: Inbox, found: list[Detection]) -> None:
+    """Pass on what occurred: to operations above, and as detections."""
+    if node.links:
+        _deliver(inbox, node.links, key, occurred)
+    for definition in node.outputs:
+        for occurrence in occurred:
+            found.append(Detection(definition, key, occurrence))
 
 
 def _deliver(inbox: Inbox, links: Iterable[Link], key: Key, occurred: list[Occurrence]) -> None:
@@ -224,17 +345,7 @@ def _deliver(inbox: Inbox, links: Iterable[Link], key: Key, occurred: list[Occur
             arrivals[link.role] = sorted([*arrivals[link.role], *map(without_values, came)], key=positions)
 
 
-def _size(node: OperationNode, cell: Cell) -> int:
-    """How much a cell holds: openers, and what they have gathered."""
-    if not cell:
-        return 0
-    if node.rules.operator in ("SEQ", "NOT", "A", "P", "PLUS") and node.rules.context in ("chronicle", "continuous"):
-        return len(cell)
-    return sum(len(window.openers) + len(window.middles) for window in cell)
-
-
 def _ordered(found: list[Detection]) -> list[Detection]:
     """In order of definition, then of constituents."""
-    if len(found) > 1:
-        found.sort(key=lambda each: (each.definition, positions(each.occurrence)))
+    found.sort(key=lambda each: (each.definition, positions(each.occurrence)))
     return found

@@ -21,6 +21,7 @@ __all__ = [
     "Operation",
     "Operator",
     "Semantics",
+    "is_timed",
     "leaves",
 ]
 
@@ -34,14 +35,16 @@ OPERATORS: tuple[Operator, ...] = ("OR", "AND", "SEQ", "NOT", "A", "A*", "P", "P
 
 
 class Leaf(msgspec.Struct, frozen=True, tag="leaf"):
-    """Events that match a filter, or what another definition detects."""
+    """Events that match a filter, what another definition detects, or an absolute time. One of the three is given."""
 
     filter: str | None = None
-    """The canonical text of a filter; None: see `definition`."""
+    """The canonical text of a filter."""
     definition: str | None = None
-    """The name of a definition; None: see `filter`."""
+    """The name of a definition."""
     alias: str | None = None
     """What its constituents are called, in `WHERE` and in the parts of a detection."""
+    at: str | None = None
+    """The canonical text of an absolute time; see `schedule`."""
 
 
 class Operation(msgspec.Struct, frozen=True, tag="operation"):
@@ -72,6 +75,13 @@ def leaves(expression: Expression) -> list[Leaf]:
     return [leaf for part in expression.of for leaf in leaves(part)]
 
 
+def is_timed(expression: Expression) -> bool:
+    """Does it wait for time to pass?"""
+    if isinstance(expression, Leaf):
+        return expression.at is not None
+    return expression.period is not None or any(map(is_timed, expression.of))
+
+
 class Definition(msgspec.Struct, frozen=True):
     """A composite event: an expression with a name, and what holds for all of it."""
 
@@ -85,3 +95,7 @@ class Definition(msgspec.Struct, frozen=True):
     semantics: Semantics = "detection"
     text: str = ""
     """The canonical text, without name, context and semantics."""
+    max_open: int | None = None
+    """The most openers that each of its operations keeps; None: as many as the detector allows."""
+    generation: int = 0
+    """Those of one generation share what they have in common; see `catalog`."""

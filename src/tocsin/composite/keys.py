@@ -13,11 +13,12 @@ from typing import Any
 from tocsin.filters.evaluate import getter
 from tocsin.model import Event, time_text
 
-__all__ = ["Key", "key_reader", "shown"]
+__all__ = ["Key", "key_reader", "shown", "storable"]
 
 Key = tuple[str | int | float, ...]
 
 _MARK = "\x00"
+_WHOLE = 1 << 63
 _SHOWN: dict[str, Any] = {f"{_MARK}true": True, f"{_MARK}false": False, f"{_MARK}nan": float("nan")}
 
 
@@ -31,7 +32,7 @@ def key_reader(by: tuple[str, ...]) -> Callable[[Event], Key | None]:
 
         def read_one(event: Event) -> Key | None:
             value = only(event)
-            if value.__class__ is str:
+            if value.__class__ is str or (value.__class__ is int and -_WHOLE <= value < _WHOLE):
                 return (value,)
             settled = _settled(value)
             return None if settled is None else (settled,)
@@ -51,15 +52,32 @@ def _settled(value: Any) -> str | int | float | None:
     if isinstance(value, float):
         if value != value:
             return f"{_MARK}nan"
-        return int(value) if value.is_integer() else value  # one key has one form: it is part of ids
+        return int(value) if value.is_integer() and abs(value) < _WHOLE else value  # one key has one form
     if isinstance(value, datetime):
         return _MARK + time_text(value)
-    return value if isinstance(value, str | int | float) else None
+    if isinstance(value, int):
+        return storable(value)
+    return value if isinstance(value, str) else None
+
+
+def storable(value: int) -> int | float | None:
+    """A whole number as it can be stored: beyond 64 bits as the nearest double, None if there is none."""
+    if -_WHOLE <= value < _WHOLE:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def shown(by: tuple[str, ...], key: Key) -> dict[str, Any]:
     """A key as people see it: field → value."""
-    return {
-        field: _SHOWN.get(value, value.removeprefix(_MARK)) if isinstance(value, str) else value
-        for field, value in zip(by, key, strict=True)
-    }
+    if len(by) == 1:
+        return {by[0]: _shown(key[0])}
+    return {field: _shown(value) for field, value in zip(by, key, strict=True)}
+
+
+def _shown(value: str | float) -> Any:
+    if value.__class__ is str and value[:1] == _MARK:
+        return _SHOWN.get(value, value[1:])
+    return value

@@ -1,4 +1,4 @@
-"""The language of composite events: text → `Definition`, and back. Normative description: docs/COMPOSITE.md.
+"""The language of composite events: text → `Definition`. Normative description: docs/COMPOSITE.md.
 
     SEQ([type = 'door.open'] AS o, [type = 'motion'] AS m) WITHIN 2 MINUTES BY door WHERE m.zone = o.zone
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -26,26 +26,23 @@ from tocsin.composite.expression import (
     Operator,
     leaves,
 )
+from tocsin.composite.printer import UNITS, print_definition
+from tocsin.composite.schedule import parse_schedule
 from tocsin.errors import DefinitionError, FilterError
 from tocsin.filters.filter import Filter
 from tocsin.model import ENVELOPE
 
-__all__ = ["parse", "print_definition", "print_duration", "print_expression", "warnings"]
+__all__ = ["parse"]
 
-UNITS = {
-    "DAY": 86_400_000_000,
-    "HOUR": 3_600_000_000,
-    "MINUTE": 60_000_000,
-    "SECOND": 1_000_000,
-    "MILLISECOND": 1_000,
-    "MICROSECOND": 1,
-}
 _LONGEST = 36_525 * UNITS["DAY"]
 _DEEPEST = 64
+_MOST = 128  # constituents: an expression is at most so deep, and a program has only so much stack
+_SHORTEST = 1_000  # microseconds between two ticks
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*")
 _TOKEN = re.compile(
-    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*)|(?P<number>\d+(?:\.\d+)?)|(?P<mark>[(),*\[]))"
+    r"\s*(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*(?:[.-][A-Za-z0-9_]+)*)|(?P<number>-?\d+(?:\.\d+)?)|(?P<mark>[(),*\[]))"
 )
+_QUOTED = re.compile(r"\s*'([^']*)'")
 _WORDS = frozenset({"AS", "WITHIN", "BY", "WHERE"})
 _ARITY = {"OR": (2, None), "AND": (2, None), "SEQ": (2, None), "NOT": (3, 3), "A": (3, 3), "A*": (3, 3)}
 _SHAPE = {
@@ -69,7 +66,13 @@ class _Token(NamedTuple):
     at: int
 
 
-def parse(name: str, text: str, context: str = "recent", semantics: str = "detection") -> Definition:
+def parse(
+    name: str,
+    text: str,
+    context: str = "recent",
+    semantics: str = "detection",
+    known: Collection[str] | None = None,
+) -> Definition:
     """Read a definition.
 
     Args:
@@ -77,10 +80,14 @@ def parse(name: str, text: str, context: str = "recent", semantics: str = "detec
         text: the expression, with what holds for all of it.
         context: which occurrences are used: recent, chronicle, continuous or cumulative.
         semantics: whether order is that of detection, or of whole intervals.
+        known: the definitions it may name; None: any.
 
     Raises:
         DefinitionError: something of it is not in the language; `position` says where.
     """
+    for field, given in (("name", name), ("text", text)):
+        if not isinstance(given, str):
+            raise DefinitionError(f"a {field} is text, not {type(given).__name__}", field=field)
     if (
         _NAME.fullmatch(name) is None
         or name.startswith("tocsin.")
@@ -96,7 +103,7 @@ def parse(name: str, text: str, context: str = "recent", semantics: str = "detec
         raise _unknown("context", context, CONTEXTS)
     if semantics not in SEMANTICS:
         raise _unknown("semantics", semantics, SEMANTICS)
-    parser = _Parser(text)
+    parser = _Parser(text, known)
     expression, by, where = parser.whole()
     aliases = [leaf.alias for leaf in leaves(expression) if leaf.alias is not None]
     for alias in aliases:
@@ -108,74 +115,14 @@ def parse(name: str, text: str, context: str = "recent", semantics: str = "detec
     return msgspec.structs.replace(found, text=print_definition(found))
 
 
-def warnings(definition: Definition) -> list[str]:
-    """What is allowed and seldom meant."""
-    found = []
-    for operation in _operations(definition.expression):
-        if operation.operator == "P" and len(operation.of) == 1:
-            found.append(f"{print_expression(operation)} has no closer: it ticks for ever")
-    return found
-
-
-def print_definition(definition: Definition) -> str:
-    """The canonical text: equal definitions print alike, and `parse` reads it back."""
-    text = print_expression(definition.expression)
-    if definition.by:
-        text += f" BY {', '.join(definition.by)}"
-    return text if definition.where is None else f"{text} WHERE {definition.where}"
-
-
-def print_expression(expression: Expression) -> str:
-    """The canonical text of an expression."""
-    if isinstance(expression, Leaf):
-        shown = f"[{expression.filter}]" if expression.filter is not None else str(expression.definition)
-        return shown if expression.alias is None else f"{shown} AS {expression.alias}"
-    items = [print_expression(part) for part in _flat(expression)]
-    if expression.period is not None:
-        items.insert(1, print_duration(expression.period))
-    if expression.count is not None:
-        items.insert(0, str(expression.count))
-    text = f"{expression.operator}({', '.join(items)})"
-    return text if expression.within is None else f"{text} WITHIN {print_duration(expression.within)}"
-
-
-def print_duration(micros: int) -> str:
-    """A duration in the largest unit of which it is a whole number."""
-    for unit, size in UNITS.items():
-        if micros % size == 0:
-            count = micros // size
-            return f"{count} {unit}{'' if count == 1 else 'S'}"
-    raise AssertionError("a microsecond divides everything")
-
-
-def _flat(operation: Operation) -> list[Expression]:
-    """SEQ(SEQ(a, b), c) is written SEQ(a, b, c)."""
-    first, *rest = operation.of
-    if (
-        operation.operator in ("OR", "AND", "SEQ")
-        and isinstance(first, Operation)
-        and first.operator == operation.operator
-        and first.within is None
-    ):
-        return [*_flat(first), *rest]
-    return list(operation.of)
-
-
-def _operations(expression: Expression) -> Iterator[Operation]:
-    if isinstance(expression, Operation):
-        yield expression
-        for part in expression.of:
-            yield from _operations(part)
-
-
 def _unknown(field: str, given: str, known: tuple[str, ...]) -> DefinitionError:
     return DefinitionError(f"there is no {field} {given!r}", field=field, help=f"there are {', '.join(known)}")
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+    def __init__(self, text: str, known: Collection[str] | None) -> None:
+        self._text, self._known = text, known
+        self._at = self._leaves = 0
         self._next = self._read()
 
     def whole(self) -> tuple[Expression, tuple[str, ...], str | None]:
@@ -246,6 +193,8 @@ class _Parser:
                 f"an expression is expected, not {self._next.text!r}",
                 help=f"write a filter in brackets, or one of {', '.join(OPERATORS)}",
             )
+        if self._is_word("AT") and (quoted := _QUOTED.match(self._text, self._at)) is not None:
+            return self._named(Leaf(at=self._absolute(quoted)))
         word = self._take()
         starred = self._next.kind == "mark" and self._next.text == "*" and word.text.upper() in ("A", "P")
         if starred:
@@ -254,9 +203,26 @@ class _Parser:
             return self._operation(word, word.text.upper() + ("*" if starred else ""), depth)
         if word.text.upper() in _WORDS:
             self._fail(f"{word.text} stands where an expression is expected", at=word.at)
+        if self._known is not None and word.text not in self._known:
+            near = difflib.get_close_matches(word.text, self._known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"define it first, or write a filter: [type = '{word.text}']"
+            self._fail(f"there is no definition {word.text}", at=word.at, help=hint)
         return self._named(Leaf(definition=word.text))
 
+    def _absolute(self, quoted: re.Match[str]) -> str:
+        """The time behind `AT`, which is the next token."""
+        try:
+            schedule = parse_schedule(quoted[1])
+        except DefinitionError as error:
+            self._fail(error.message, at=quoted.start(1), help=error.help)
+        self._at = quoted.end()
+        self._next = self._read()
+        return schedule.text
+
     def _named(self, leaf: Leaf) -> Leaf:
+        self._leaves += 1
+        if self._leaves > _MOST:
+            self._fail(f"more than {_MOST} constituents", help="name parts of it by definitions")
         if not self._takes_word("AS"):
             return leaf
         name = self._next
@@ -268,7 +234,7 @@ class _Parser:
                 help="use letters, digits and _; not a field of events, nor a word of the language",
             )
         self._take()
-        return Leaf(leaf.filter, leaf.definition, name.text)
+        return msgspec.structs.replace(leaf, alias=name.text)
 
     def _operation(self, word: _Token, operator: str, depth: int) -> Operation:
         if operator not in OPERATORS:
@@ -303,6 +269,8 @@ class _Parser:
         least, most = _ARITY.get(operator, (1, None))
         if operator in ("P", "P*", "PLUS"):
             least, most = (2, 2) if operator == "P*" else (1, 2 if operator == "P" else 1)
+            if period is not None and period < _SHORTEST and operator != "PLUS":
+                self._fail(f"{operator} ticks at most once a millisecond", at=word.at, help=_SHAPE[operator])
             if period is None:
                 self._fail(f"{operator} needs a duration behind its opener", at=word.at, help=_SHAPE[operator])
         if len(of) < least or (most is not None and len(of) > most):

@@ -1,27 +1,58 @@
 """Which leaves an event matches: by its type where filters demand one, through the `Matcher` where they do not.
 
-Most leaves say `type = '…'` and perhaps something more. A dictionary from types to leaves makes all other events cost
-one look. What is left is asked: few filters one after the other, many through the index that subscriptions use.
+Most leaves say `type = '…'` and perhaps something more. A dictionary from types to plans makes all other events cost
+one look. What is left is asked: few filters one after the other, many through one index of the kind subscriptions use.
+
+Leaves do not see derived events, nor system records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tocsin.filters.filter import Filter
-from tocsin.filters.index import Matcher
+from tocsin.filters.index import Matcher, engine
 from tocsin.filters.intervals import Cuts
 from tocsin.filters.normal import NormalForm
 from tocsin.model import Event
 
-__all__ = ["LeafFinder"]
+__all__ = ["CLOCK", "SOURCE", "SYSTEM", "LeafFinder", "Plan"]
 
-_MANY = 6  # filters of one type from which the index is quicker than asking each
+SOURCE = "tocsin:definitions"
+"""The source of derived events."""
+SYSTEM = "tocsin."
+"""How the types of system records begin."""
+CLOCK = "tocsin.clock"
+"""The type of records that say nothing but that time has passed."""
+_FEW = 2  # filters of one type up to which asking each is quicker than the index with its kernels …
+_MANY = 150  # … and without them
+
+
+class Plan(NamedTuple):
+    """How the leaves of one type of events are found. Filters are known by their numbers."""
+
+    sure: list[int]
+    """Those that are true of all of them."""
+    asked: list[tuple[int, Callable[[Event], bool]]]
+    """Those to be asked, few of them one by one …"""
+    matcher: Matcher | None
+    """… and many through the index of all; None: they are few."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """All that may be true."""
+        return [*self.sure, *(number for number, _ in self.asked)]
+
+    def find(self, event: Event) -> list[int]:
+        """Those that are true."""
+        if self.matcher is not None and (engine.kernels() is not None or len(self.asked) > _MANY):
+            return [*self.sure, *self.matcher.match(event)]  # type: ignore[list-item]
+        return [*self.sure, *[number for number, matches in self.asked if matches(event)]]
 
 
 class LeafFinder:
-    """Finds leaves by event. The filters are known by their numbers."""
+    """Finds leaves by event."""
 
     def __init__(self, filters: Sequence[str]) -> None:
         """Sort filters by the types they demand."""
@@ -38,25 +69,18 @@ class LeafFinder:
                 by_type.setdefault(kind, []).append(number)
             if all(len(each.sets) == 1 and not each.residues for each in test.form.alternatives):
                 self._sure.add(number)  # it demands a type, and nothing else
-        self._by_type = {kind: self._plan(numbers + everywhere) for kind, numbers in by_type.items()}
-        self._rest = self._plan(everywhere)
+        asked = [number for number in range(len(filters)) if number not in self._sure]
+        self._matcher = Matcher((number, self._tests[number]) for number in asked) if len(asked) > _FEW else None
+        self.plans = {kind: self._plan(numbers + everywhere) for kind, numbers in by_type.items()}
+        """By type."""
+        self.rest = self._plan(everywhere) if everywhere else None
+        """For all other types; None: no leaf sees them."""
 
-    def _plan(self, numbers: list[int]) -> tuple[list[int], list[tuple[int, Any]], Matcher | None]:
-        """Those that are sure, those to be asked one by one, those to be asked through an index."""
+    def _plan(self, numbers: list[int]) -> Plan:
         sure = [number for number in numbers if number in self._sure]
-        asked = [number for number in numbers if number not in self._sure]
-        if len(asked) <= _MANY:
-            return sure, [(number, self._tests[number].matches) for number in asked], None
-        return sure, [], Matcher((number, self._tests[number]) for number in asked)
-
-    def find(self, event: Event) -> list[int]:
-        """The numbers of the filters that are true, ascending."""
-        sure, asked, matcher = self._by_type.get(event.type, self._rest)
-        if matcher is not None:
-            return sorted([*sure, *matcher.match(event)])  # type: ignore[list-item]
-        if not asked:
-            return sure
-        return sorted([*sure, *(number for number, matches in asked if matches(event))])
+        tests = [(number, self._tests[number]) for number in numbers if number not in self._sure]
+        matcher = self._matcher if len(tests) > _FEW else None
+        return Plan(sure, [(number, test.matches) for number, test in tests], matcher)
 
 
 def _types(form: NormalForm) -> set[str] | None:

@@ -23,6 +23,7 @@ __all__ = [
     "joined",
     "made_of",
     "positions",
+    "tick",
     "without_values",
 ]
 
@@ -73,24 +74,58 @@ class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Window(msgspec.Struct, array_like=True, gc=False):
-    """What an operator has open: openers, what came since, the next tick."""
+    """What an operator has open: openers, what came since, the next tick.
+
+    There may be a million of these, and most have an opener and nothing else: what is empty is None, and costs nothing.
+    """
 
     openers: list[Occurrence]
-    middles: list[Occurrence] = []
+    gathered: list[Occurrence] | None = None
+    """See `middles`."""
     due: int | None = None
-    kinds: list[int] = []
-    """Of ANY in continuous: which kinds the openers are."""
+    met: list[int] | None = None
+    """See `kinds`."""
+
+    @property
+    def middles(self) -> Sequence[Occurrence]:
+        """What came since."""
+        return self.gathered or ()
+
+    @property
+    def kinds(self) -> Sequence[int]:
+        """Of AND and ANY in continuous: which kinds the openers are."""
+        return self.met or ()
+
+    def gather(self, middle: Occurrence) -> None:
+        """Add to what came since."""
+        if self.gathered is None:
+            self.gathered = []
+        self.gathered.append(middle)
 
 
 def joined(items: Sequence[Occurrence], instant: int | None = None) -> Occurrence:
     """One occurrence made of several, parts in the order given; detected at the last of them, or by a timer."""
-    first, start = min([item.begins for item in items])
-    last, end = max([item.ends for item in items])
-    parts = tuple([part for item in items for part in item.parts])
-    instants = tuple([instant for item in items for instant in item.instants])
+    one = items[0]
+    first, start, last, end, parts, instants = one.first, one.start, one.last, one.end, one.parts, one.instants
+    for item in items[1:]:
+        if item.first < first or (item.first == first and item.start < start):
+            first, start = item.first, item.start
+        if item.last > last or (item.last == last and item.end > end):
+            last, end = item.last, item.end
+    if len(items) == 2:
+        parts += items[1].parts
+        instants += items[1].instants
+    elif len(items) > 2:  # at once: there may be many
+        parts = tuple([part for item in items for part in item.parts])
+        instants = tuple([each for item in items for each in item.instants])
     if instant is not None:
         last, end, instants = instant, TIMER, (*instants, instant)
     return Occurrence(first, start, last, end, parts, instants)
+
+
+def tick(instant: int, name: str | None = None) -> Occurrence:
+    """A timer's firing, or an absolute time that has come."""
+    return Occurrence(instant, TIMER, instant, TIMER, (Part(name, None, "", "", instant),))
 
 
 def positions(occurrence: Occurrence) -> list[Position]:

@@ -7,69 +7,130 @@ At one instant every arrival first tries to complete something with what came be
 used up. The others are then added one after the other, and may complete something together: so AND(a, b) occurs at an
 event that is both. What is made of the same events as one that is used up is not kept either.
 
-Pure: a step changes the cell it is given and returns what occurred.
+Pure: a step changes the cell it is given and tells what occurred.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations, product
 
 from tocsin.composite.occurrence import Occurrence, Window, distinct, joined, made_of
-from tocsin.composite.windows import Cell, Rules, in_time
+from tocsin.composite.windows import Cell, Rules, Take, forget_old, in_time, remove
 
-__all__ = ["either", "expire", "step"]
+__all__ = ["Either", "Pools"]
 
 Arrivals = Sequence[list[Occurrence]]
 """What came, by kind."""
 
 
-def either(rules: Rules, arrivals: Arrivals) -> list[Occurrence]:
-    """OR: everything that counts, once."""
-    return distinct(occurrence for kind in arrivals for occurrence in kind if _fits(rules, occurrence))
+class Either:
+    """OR: everything that counts, once. It keeps nothing."""
+
+    def __init__(self, rules: Rules, kinds: int) -> None:
+        """Prepare what its rules decide."""
+        self.rules = rules
+        self.size: Callable[[Cell], int] = len
+        self.takes: tuple[Take, ...] = (self._take,) * kinds
+        self.opens = (True,) * kinds
+
+    def step(self, cell: Cell, arrivals: Arrivals, instant: int | None = None) -> list[Occurrence]:
+        """What occurs when these arrive at one instant."""
+        return distinct(occurrence for kind in arrivals for occurrence in kind if _fits(self.rules, occurrence))
+
+    def _take(self, cell: Cell, occurrence: Occurrence, found: list[Occurrence]) -> None:
+        if _fits(self.rules, occurrence):
+            found.append(occurrence)
+
+    def openers(self, arrivals: Arrivals) -> list[Occurrence]:
+        """Those of several arrivals that may be kept."""
+        return []
+
+    def oldest(self, cell: Cell) -> int:
+        """Nothing is kept."""
+        raise AssertionError("OR keeps nothing")
+
+    def expire(self, cell: Cell, now: int) -> int:
+        """Nothing is kept."""
+        return 0
 
 
-def step(rules: Rules, cell: Cell, arrivals: Arrivals) -> list[Occurrence]:
-    """What occurs when these arrive at one instant."""
-    pool = _POOLS[rules.context](rules, cell, len(arrivals))
-    found: list[Occurrence] = []
-    closed: set[object] = set()
-    came = [(kind, occurrence) for kind, occurrences in enumerate(arrivals) for occurrence in occurrences]
-    for kind, occurrence in came:
-        if pool.complete(kind, occurrence, found):
-            closed.add(made_of(occurrence))
-    for kind, occurrence in came:
-        if rules.context == "recent":
-            if not closed:
-                pool.complete(kind, occurrence, found)
-            pool.add(kind, occurrence)
-        elif not closed or made_of(occurrence) not in closed:
+class Pools:
+    """AND or ANY at work, for all keys."""
+
+    def __init__(self, rules: Rules, kinds: int) -> None:
+        """Prepare what its rules decide."""
+        self.rules, self._pool = rules, _POOLS[rules.context]
+        self.takes: tuple[Take, ...] = tuple(partial(self._take, kind) for kind in range(kinds))
+        """How one arrival alone is taken, by place."""
+        self.opens = (True,) * kinds
+        """Does an arrival do something where nothing is open? By place."""
+        singles = rules.context == "continuous" and rules.least == 2  # one opener in each window
+        self.size: Callable[[Cell], int] = len if singles else _contents
+        """How much a cell holds."""
+
+    def _take(self, kind: int, cell: Cell, occurrence: Occurrence, found: list[Occurrence]) -> None:
+        found += self.step(cell, [*([] for _ in range(kind)), [occurrence]])
+
+    def step(self, cell: Cell, arrivals: Arrivals, instant: int | None = None) -> list[Occurrence]:
+        """What occurs when these arrive at one instant."""
+        recent = self.rules.context == "recent"
+        pool = self._pool(self.rules, cell, len(arrivals))
+        found: list[Occurrence] = []
+        closed: set[object] = set()
+        came = [(kind, occurrence) for kind, occurrences in enumerate(arrivals) for occurrence in occurrences]
+        for kind, occurrence in came:
             if pool.complete(kind, occurrence, found):
                 closed.add(made_of(occurrence))
-                pool.forget([each for _, each in came if made_of(each) in closed])
-            else:
+        for kind, occurrence in came:
+            if recent:
+                if not closed and len(came) > 1:
+                    pool.complete(kind, occurrence, found)
                 pool.add(kind, occurrence)
-    if not any(window.openers for window in cell):
-        cell.clear()
-    return found
+            elif not closed or made_of(occurrence) not in closed:
+                if len(came) > 1 and pool.complete(kind, occurrence, found):
+                    closed.add(made_of(occurrence))
+                    pool.forget([each for _, each in came if made_of(each) in closed])
+                else:
+                    pool.add(kind, occurrence)
+        if not any(window.openers for window in cell):
+            cell.clear()
+        return found
 
+    def openers(self, arrivals: Arrivals) -> list[Occurrence]:
+        """Those of several arrivals that may be kept."""
+        return [opener for came in arrivals for opener in came]
 
-def expire(rules: Rules, cell: Cell, now: int) -> int:
-    """Drop what cannot be completed any more; returns how many."""
-    dropped = 0
-    for window in list(cell):
+    def oldest(self, cell: Cell) -> int:
+        """When the one began that will be too old first."""
+        ordered, continuous = self.rules.is_ordered, self.rules.context == "continuous"
+        if continuous:  # there the initiator counts
+            return min([window.openers[0].first for window in (cell[:1] if ordered else cell)])
+        return min([o.first for window in cell for o in (window.openers[:1] if ordered else window.openers)])
+
+    def expire(self, cell: Cell, now: int) -> int:
+        """Drop what cannot be completed any more; returns how many."""
+        rules, dropped = self.rules, 0
         if rules.context == "continuous":
-            if not in_time(rules, window.openers[0], now):
-                cell.remove(window)
-                dropped += 1
-            continue
-        live = [opener for opener in window.openers if in_time(rules, opener, now)]
-        dropped += len(window.openers) - len(live)
-        window.openers[:] = live
-    if not any(window.openers for window in cell):
-        cell.clear()
-    return dropped
+            spent = []
+            for window in cell:
+                if not in_time(rules, window.openers[0], now):
+                    spent.append(window)
+                elif rules.is_ordered:
+                    break
+            remove(cell, spent)
+            return len(spent)
+        for window in cell:
+            dropped += forget_old(rules, window.openers, now)
+        if not any(window.openers for window in cell):
+            cell.clear()
+        return dropped
+
+
+def _contents(cell: Cell) -> int:
+    return sum([len(window.openers) for window in cell])
 
 
 def _fits(rules: Rules, occurrence: Occurrence) -> bool:
@@ -90,9 +151,9 @@ class _Pool(ABC):
             cell.append(Window([]))
         self.rules, self.cell = rules, cell
 
-    def usable(self, by: Occurrence) -> list[list[Occurrence]]:
-        """For each kind those that are not too old."""
-        return [[o for o in window.openers if in_time(self.rules, o, by.last)] for window in self.cell]
+    def others(self, kind: int) -> list[tuple[int, list[Occurrence]]]:
+        """Those of other kinds that wait, by kind. None is too old: at every instant those are dropped first."""
+        return [(n, window.openers) for n, window in enumerate(self.cell) if window.openers and n != kind]
 
     @abstractmethod
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
@@ -118,8 +179,7 @@ class _Pool(ABC):
 
 class _Recent(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        usable = self.usable(occurrence)
-        others = _in_order([o for number, waiting in enumerate(usable) if number != kind for o in waiting])
+        others = _in_order([opener for _, waiting in self.others(kind) for opener in waiting])
         wanted = self.rules.least - 1
         return len(others) >= wanted and self.fire([*others[len(others) - wanted :], occurrence], found)
 
@@ -129,23 +189,20 @@ class _Recent(_Pool):
 
 class _Chronicle(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        usable = self.usable(occurrence)
-        others = [number for number, waiting in enumerate(usable) if waiting and number != kind]
-        for numbers in combinations(others, self.rules.least - 1):
-            for chosen in product(*[usable[number] for number in numbers]):  # the oldest of each first
+        for others in combinations(self.others(kind), self.rules.least - 1):
+            for chosen in product(*[waiting for _, waiting in others]):  # the oldest of each first
                 if self.fire([*chosen, occurrence], found):
-                    for number, used in zip(numbers, chosen, strict=True):
-                        self.cell[number].openers.remove(used)  # it may wait as another kind, too
+                    for (_, waiting), used in zip(others, chosen, strict=True):
+                        waiting.remove(used)  # it may wait as another kind, too
                     return True
         return False
 
 
 class _Cumulative(_Pool):
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        live = self.usable(occurrence)
-        if sum(1 for number, waiting in enumerate(live) if waiting and number != kind) < self.rules.least - 1:
+        if len(self.others(kind)) < self.rules.least - 1:
             return False
-        if not self.fire([*(o for waiting in live for o in waiting), occurrence], found):
+        if not self.fire([*(opener for window in self.cell for opener in window.openers), occurrence], found):
             return False
         for window in self.cell:
             window.openers.clear()
@@ -159,20 +216,22 @@ class _Continuous(_Pool):
         self.rules, self.cell = rules, cell
 
     def complete(self, kind: int, occurrence: Occurrence, found: list[Occurrence]) -> bool:
-        did = False
-        for window in list(self.cell):
-            wanted = len(window.kinds) + 1 == self.rules.least and kind not in window.kinds
-            if wanted and self.fire([*window.openers, occurrence], found):
-                self.cell.remove(window)
-                did = True
-        return did
+        wanted, spent = self.rules.least - 1, []
+        for window in self.cell:
+            met = window.met or ()
+            if len(met) == wanted and kind not in met and self.fire([*window.openers, occurrence], found):
+                spent.append(window)
+        remove(self.cell, spent)
+        return bool(spent)
 
     def add(self, kind: int, occurrence: Occurrence) -> None:
-        for window in self.cell:
-            if kind not in window.kinds and len(window.kinds) + 1 < self.rules.least:
+        most = self.rules.least - 1
+        for window in self.cell if most > 1 else ():
+            met = window.met or []
+            if len(met) < most and kind not in met:
                 window.openers.append(occurrence)
-                window.kinds.append(kind)
-        self.cell.append(Window([occurrence], [], None, [kind]))
+                window.met = [*met, kind]
+        self.cell.append(Window([occurrence], met=[kind]))
 
     def forget(self, gone: list[Occurrence]) -> None:
         self.cell[:] = [window for window in self.cell if not any(window.openers[0] is each for each in gone)]

@@ -7,15 +7,34 @@ MessagePack, under a version; nothing is ever unpickled.
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+
 import msgspec
 
 from tocsin.composite.keys import Key
 from tocsin.composite.occurrence import Window
 from tocsin.errors import DefinitionError
 
-__all__ = ["Counts", "State"]
+__all__ = ["Counts", "State", "uncollected"]
 
 _VERSION = 1
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Put garbage collection off: a million windows are made or read at once, without a cycle among them.
+
+    The collector would walk all of them again and again, and take most of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class Counts(msgspec.Struct, array_like=True):
@@ -34,6 +53,12 @@ class Counts(msgspec.Struct, array_like=True):
     """By identity of a node: openers that were not completed in time."""
     detected: dict[str, int] = {}
     """By definition."""
+
+    def keep(self, nodes: Container[str], definitions: Container[str]) -> None:
+        """Forget what belongs to others than these."""
+        self.dropped = {name: count for name, count in self.dropped.items() if name in nodes}
+        self.expired = {name: count for name, count in self.expired.items() if name in nodes}
+        self.detected = {name: count for name, count in self.detected.items() if name in definitions}
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -58,10 +83,16 @@ class State(msgspec.Struct):
     """By identity of a node, then by key."""
     counts: Counts = msgspec.field(default_factory=Counts)
 
+    def twin(self) -> State:
+        """The same again; windows are shared, so only one of the two may go on."""
+        counts = msgspec.convert(msgspec.to_builtins(self.counts), Counts)
+        return State(self.time, self.advanced, self.fed, dict(self.cells), counts)
+
     def dump(self) -> bytes:
         """As bytes."""
-        cells = [(identity, list(by_key.items())) for identity, by_key in self.cells.items() if by_key]
-        return _encode(_Stored(_VERSION, self.time, self.advanced, self.fed, cells, self.counts))
+        with uncollected():
+            cells = [(identity, list(by_key.items())) for identity, by_key in self.cells.items() if by_key]
+            return _encode(_Stored(_VERSION, self.time, self.advanced, self.fed, cells, self.counts))
 
     @classmethod
     def load(cls, stored: bytes) -> State:
@@ -71,7 +102,9 @@ class State(msgspec.Struct):
             DefinitionError: these bytes are no state, or of a later version.
         """
         try:
-            found = _decode(stored)
+            with uncollected():
+                found = _decode(stored)
+                cells = {identity: dict(by_key) for identity, by_key in found.cells}
         except msgspec.DecodeError as error:
             raise DefinitionError(
                 f"this is no state of a detector ({error})", help="restore what snapshot() gave"
@@ -80,7 +113,6 @@ class State(msgspec.Struct):
             raise DefinitionError(
                 f"the state has version {found.version}, this program knows {_VERSION}", help="use the newer program"
             )
-        cells = {identity: dict(by_key) for identity, by_key in found.cells}
         return cls(found.time, found.advanced, found.fed, cells, found.counts)
 
 

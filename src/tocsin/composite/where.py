@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
+from tocsin.composite.keys import storable
 from tocsin.composite.occurrence import Occurrence
 from tocsin.errors import DefinitionError
 from tocsin.filters.evaluate import getter
@@ -62,10 +63,19 @@ def reader(needs: Needs) -> Callable[[Event], dict[str, Any] | None]:
             place = values
             for step in path[:-1]:
                 place = place.setdefault(step, {})
-            place[path[-1]] = time_text(value) if isinstance(value, datetime) else value
+            place[path[-1]] = _stored(value)
         return values
 
     return read
+
+
+def _stored(value: Any) -> Any:
+    """A value as it can be stored; what is no single value counts as missing in filters, too."""
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return storable(value)
+    return value if isinstance(value, str | float | bool) else None
 
 
 def accepting(where: str) -> Callable[[Occurrence], bool]:

@@ -109,7 +109,7 @@ def status_of(
         offset, name = event.offset or 0, mailbox.title
         if mailbox.options.group is None:
             matched.add(name)
-        if offset in mailbox.flying:
+        if offset in mailbox.flying and mailbox.flying[offset].attempt:
             delivered.add(mailbox.flying[offset].member)
         if not mailbox.has_settled(event, head):
             pending.add(name)

@@ -1,4 +1,4 @@
-"""What a subscriber holds: `Subscription`, `Delivery`, `Batch`.
+"""What a subscriber holds: `Subscription`, `Delivery`, `Batch`. What is the same for a remote node is `Stream`.
 
 A handle pulls: an event is handed out at the moment somebody takes it, never before. So a wait that is cancelled loses
 nothing, and what nobody takes stays in the mailbox.
@@ -7,18 +7,47 @@ nothing, and what nobody takes stays in the mailbox.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Protocol
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tocsin.delivery.lane import Lane
-from tocsin.delivery.mailbox import Item, Mailbox
+from tocsin.delivery.mailbox import Mailbox
 from tocsin.errors import DeliveryError
 from tocsin.model import Event
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Batch", "ClosedError", "Delivery", "Post", "Subscription"]
+__all__ = ["Batch", "ClosedError", "Delivery", "Post", "Stream", "Subscription", "check_delay", "check_reason"]
+
+
+_LONGEST_REASON = 10_000
+_UNFIT = re.compile("[\ud800-\udfff]")
+
+
+def check_delay(delay: object) -> None:
+    """Refuse a delay that means nothing.
+
+    Raises:
+        DeliveryError: it is no number of seconds from 0 up.
+    """
+    if not isinstance(delay, int | float) or isinstance(delay, bool) or not 0 <= delay < 1e9:
+        raise DeliveryError(f"a delay of {delay!r} means nothing", field="delay", help="give seconds from 0 up")
+
+
+def check_reason(reason: object) -> None:
+    """Refuse a reason that cannot be written down.
+
+    Raises:
+        DeliveryError: it is no text, or a very long one.
+    """
+    if type(reason) is not str or len(reason) > _LONGEST_REASON or _UNFIT.search(reason):
+        raise DeliveryError(
+            "the reason is not plain text",
+            field="reason",
+            help=f"give up to {_LONGEST_REASON} characters of well-formed text",
+        )
 
 
 class ClosedError(DeliveryError):
@@ -30,9 +59,9 @@ class ClosedError(DeliveryError):
 
 
 class Post(Protocol):
-    """What handles ask of the node."""
+    """What handles ask of the node, or of the connection to it."""
 
-    def take(self, handle: Subscription) -> Delivery | None:
+    def take(self, handle: Any) -> Delivery | None:
         """Hand out the next event, if there is one."""
 
     async def settle(self, deliveries: list[Delivery]) -> None:
@@ -44,45 +73,43 @@ class Post(Protocol):
     async def terminate(self, delivery: Delivery, reason: str) -> None:
         """Be done with a delivery that will never succeed."""
 
-    def extend(self, delivery: Delivery) -> None:
+    async def extend(self, delivery: Delivery) -> None:
         """Give a delivery its whole time again."""
 
-    async def close_handle(self, handle: Subscription) -> None:
+    async def close_handle(self, handle: Any) -> None:
         """Stop handing out."""
 
-    def step_back(self, handle: Subscription) -> None:
+    def step_back(self, handle: Any) -> None:
         """A handle does not wait any more: what it would have got may be another's."""
 
 
 class Delivery:
     """An event in your hands, until you settle it."""
 
-    __slots__ = ("_handle", "_item", "attempt", "event", "notice", "offset", "replayed", "settled")
+    __slots__ = ("attempt", "event", "handle", "item", "notice", "offset", "replayed", "settled")
 
-    def __init__(self, handle: Subscription, event: Event, item: Item | None) -> None:
-        """Wrap an item; None for a notice, which needs no settling."""
-        self._handle, self._item = handle, item
+    def __init__(self, handle: Any, event: Event, item: Any, attempt: int = 1, replayed: bool = False) -> None:
+        """Wrap what a post hands out.
+
+        Args:
+            handle: the subscription it comes by.
+            event: the event.
+            item: what the post knows it by; None: a notice, which needs no settling.
+            attempt: 1 the first time.
+            replayed: was it there before the subscription?
+        """
+        self.handle, self.item = handle, item
         self.event = event
         self.offset = event.offset or 0
         """Its place in the journal."""
-        self.attempt = item.attempt if item is not None else 1
+        self.attempt = attempt
         """1 the first time; more when it comes again."""
-        self.replayed = self.offset <= handle.lane.record.seam
+        self.replayed = replayed
         """Was it there before you subscribed?"""
         self.settled: asyncio.Future[None] | None = None
         """Once it is settled: done when that is stored."""
         self.notice = item is None
         """Is this a word from the node (a cancellation, a gap) rather than an event you asked for?"""
-
-    @property
-    def handle(self) -> Subscription:
-        """The subscription it came by."""
-        return self._handle
-
-    @property
-    def item(self) -> Item | None:
-        """The mailbox's side of it."""
-        return self._item
 
     async def ack(self) -> None:
         """Settle it: you will not get it again. Stored when this returns; repeating it changes nothing.
@@ -92,19 +119,19 @@ class Delivery:
         Raises:
             DeliveryError: it went to somebody else meanwhile, because it was not settled in time.
         """
-        await self._handle.post.settle([self])
+        await self.handle.post.settle([self])
 
     async def nak(self, delay: float = 0) -> None:
         """Give it back: it comes again, after `delay` seconds."""
-        await self._handle.post.give_back(self, delay)
+        await self.handle.post.give_back(self, delay)
 
     async def term(self, reason: str = "") -> None:
         """Give it up: nobody in this consumer gets it again, and a dead letter says why."""
-        await self._handle.post.terminate(self, reason)
+        await self.handle.post.terminate(self, reason)
 
     async def in_progress(self) -> None:
         """Ask for more time: `ack_wait` begins anew."""
-        self._handle.post.extend(self)
+        await self.handle.post.extend(self)
 
     def __repr__(self) -> str:
         """Show what it is."""
@@ -120,13 +147,13 @@ class Batch(list[Delivery]):
             await self[0].handle.post.settle(list(self))
 
 
-class Subscription:
-    """An open subscription: its own async iterator."""
+class Stream:
+    """What every open subscription can do, wherever its node is: it is its own async iterator."""
 
-    def __init__(self, post: Post, mailbox: Mailbox, lane: Lane, member: str, consumer: str) -> None:
-        """Open a handle on a lane."""
-        self.post, self.mailbox, self.lane, self.member, self.consumer = post, mailbox, lane, member, consumer
-        self.id = lane.id
+    def __init__(self, post: Post, id: str, consumer: str) -> None:
+        """Open a handle."""
+        self.post, self.consumer = post, consumer
+        self.id = id
         """To be named in `unsubscribe`."""
         self.waits = 0
         """How many are waiting for the next delivery."""
@@ -166,7 +193,7 @@ class Subscription:
                 finally:
                     self.waits -= 1
 
-    def __aiter__(self) -> Subscription:
+    def __aiter__(self) -> Self:
         """Iterate over deliveries."""
         return self
 
@@ -198,7 +225,7 @@ class Subscription:
         """Stop receiving. A durable consumer keeps its place; what is in your hands goes back."""
         await self.post.close_handle(self)
 
-    async def __aenter__(self) -> Subscription:
+    async def __aenter__(self) -> Self:
         """Use it in `async with`: it is closed at the end."""
         return self
 
@@ -207,3 +234,22 @@ class Subscription:
     ) -> None:
         """Close it."""
         await self.close()
+
+
+class Subscription(Stream):
+    """An open subscription to a node in this process."""
+
+    def __init__(self, post: Post, mailbox: Mailbox, lane: Lane, member: str, consumer: str) -> None:
+        """Open a handle on a lane."""
+        super().__init__(post, lane.id, consumer)
+        self.mailbox, self.lane, self.member = mailbox, lane, member
+        self.lends = False
+        """Is what it hands out only lent, until `claim` says that somebody has it? So it is for who takes ahead."""
+        self.on_wake: Callable[[], None] | None = None
+        """Called when something may be there: for who does not wait in `next`."""
+
+    def wake(self) -> None:
+        """Something may be there."""
+        super().wake()
+        if self.on_wake is not None:
+            self.on_wake()

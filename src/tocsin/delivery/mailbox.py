@@ -37,7 +37,7 @@ Verdict = Callable[[Event, int], str | None]
 class Item:
     """An event that has been handed out, or waits to be handed out again."""
 
-    __slots__ = ("attempt", "deadline", "event", "holder", "lane", "level", "member", "offset")
+    __slots__ = ("attempt", "deadline", "event", "holder", "lane", "lent", "level", "member", "offset")
 
     def __init__(self, offset: int, level: int, lane: str, attempt: int = 0) -> None:
         """Make an item that was handed out `attempt` times."""
@@ -45,6 +45,8 @@ class Item:
         self.event: Event | None = None
         self.member = self.holder = ""
         self.deadline = 0
+        self.lent = False
+        """In flight, but in no hands yet: in a client's buffer, say. That is no attempt."""
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
@@ -81,6 +83,8 @@ class Mailbox(Owners):
         self._turns: dict[tuple[str, int], list[int]] = {}  # by lane and level, a heap of `again`; some have gone since
         self._alarms: list[tuple[int, int, int]] = []  # heap: deadline, offset, attempt
         self._since_fair = 0.0
+        self.recalled: list[Item] = []
+        """What was lent and is to be handed out no more, until its holder has heard of it."""
 
     # -- coming in
 
@@ -148,10 +152,13 @@ class Mailbox(Owners):
 
     # -- going out
 
-    def take(self, lane: Lane, member: str, holder: str, now: int, fetch: Fetch, refuse: Verdict) -> Item | None:
+    def take(
+        self, lane: Lane, member: str, holder: str, now: int, fetch: Fetch, refuse: Verdict, lend: bool = False
+    ) -> Item | None:
         """Hand out the next event of a lane to a member; None if there is none now, or a level must be scanned first.
 
-        What may not be delivered (expired, cancelled, trimmed) is passed over and counts as settled.
+        What may not be delivered (expired, cancelled, trimmed) is passed over and counts as settled. With `lend` it is
+        only lent: it has its place in the window, but is not delivered before `claim`.
         """
         if self.in_flight_of.get(member, 0) >= self.options.max_in_flight or len(self.resting) >= _MOST_RESTING:
             return None
@@ -168,7 +175,9 @@ class Mailbox(Owners):
                 if event is None or refuse(event, now) is not None:
                     self.counters["withdrawn"] += 1
                     continue
-                self._hand_out(item, event, member, holder, now)
+                self._hand_out(item, event, member, holder)
+                item.lent = lend
+                self._start(item, now)
                 return item
             if lane.is_blind(level) and not upside_down:
                 return None  # something more urgent may be there
@@ -199,14 +208,42 @@ class Mailbox(Owners):
         item.lane = lane.id
         return item
 
-    def _hand_out(self, item: Item, event: Event, member: str, holder: str, now: int) -> None:
-        item.attempt += 1
+    def _hand_out(self, item: Item, event: Event, member: str, holder: str) -> None:
         item.event, item.member, item.holder = event, member, holder
         self.flying[item.offset] = item
         self.in_flight_of[member] = self.in_flight_of.get(member, 0) + 1
+
+    def _start(self, item: Item, now: int) -> None:
+        if not item.lent:
+            item.attempt += 1
+            self.counters["delivered"] += 1
+            self.counters["redelivered"] += item.attempt > 1
         self._set_alarm(item, now + round(self.options.ack_wait * SECOND))
-        self.counters["delivered"] += 1
-        self.counters["redelivered"] += item.attempt > 1
+
+    def claim(self, item: Item, now: int) -> bool:
+        """What was lent is in somebody's hands: its time begins. False: it was recalled before."""
+        if not item.lent or self.flying.get(item.offset) is not item:
+            return False
+        item.lent = False
+        self._start(item, now)
+        return True
+
+    def pick(self, offset: int, event: Event, member: str, holder: str) -> Item | None:
+        """Put what waits to be handed out into hands that had it before (they come late to settle it); None: no."""
+        lent = self.flying.get(offset)
+        if lent is not None and lent.lent:
+            self._recall(self._land(offset))
+            item: Item | None = lent
+        else:
+            item = self.again.pop(offset, None) or self.resting.pop(offset, None)
+        for lane in self.lanes.values():
+            queue = lane.queues[self.level_of(event)]
+            if item is None and not lane.record.ended and offset in queue:
+                queue.remove(offset)
+                item = Item(offset, self.level_of(event), lane.id)
+        if item is not None:
+            self._hand_out(item, event, member, holder)
+        return item
 
     # -- settling
 
@@ -218,6 +255,10 @@ class Mailbox(Owners):
         else:
             del self.in_flight_of[item.member]
         return item
+
+    def _recall(self, item: Item) -> None:
+        item.lent = False
+        self.recalled.append(item)
 
     def settle(self, offset: int) -> Item:
         """Be done with an event in flight."""
@@ -232,6 +273,10 @@ class Mailbox(Owners):
     def give_back(self, offset: int, due: int | None = None) -> Item | None:
         """Let an event in flight come again, now or when it is `due`; returns it if it has had its last attempt."""
         item = self._land(offset)
+        if item.lent:
+            self._recall(item)
+            self.come_again(item)
+            return None
         if self.options.max_deliver is not None and item.attempt >= self.options.max_deliver:
             self.counters["dead"] += 1
             return item
@@ -261,17 +306,31 @@ class Mailbox(Owners):
         """Give an event in flight its whole time again."""
         self._set_alarm(self.flying[offset], now + round(self.options.ack_wait * SECOND))
 
-    def release(self, holder: str) -> list[Item]:
-        """Take back what a handle has in hand; returns what is dead now."""
-        mine = [offset for offset, item in self.flying.items() if item.holder == holder]
-        return [item for offset in mine if (item := self.give_back(offset)) is not None]
+    def release(self, holder: str, *, keep: bool = False) -> list[Item]:
+        """Take back what a handle has in hand, with `keep` only what was lent to it; returns what is dead now."""
+        mine = [offset for offset, item in self.flying.items() if item.holder == holder and (item.lent or not keep)]
+        dead = [item for offset in mine if (item := self.give_back(offset)) is not None]
+        self.recalled_from(holder)
+        return dead
+
+    def lent_to(self, member: str) -> int:
+        """How much of what a member has in flight is in no hands yet."""
+        return sum(item.lent and item.member == member for item in self.flying.values())
+
+    def recalled_from(self, holder: str) -> list[int]:
+        """What was lent to a handle and is to be handed out no more; it is told once."""
+        if not self.recalled:
+            return []
+        mine = [item.offset for item in self.recalled if item.holder == holder]
+        self.recalled = [item for item in self.recalled if item.holder != holder]
+        return mine
 
     def withdraw(self, offset: int) -> None:
         """Forget an event, wherever it waits or is in hand."""
         self.resting.pop(offset, None)
         self.again.pop(offset, None)
-        if offset in self.flying:
-            self._land(offset)
+        if offset in self.flying and (item := self._land(offset)).lent:
+            self._recall(item)
 
     def drop(self, lane: Lane, fetch: Fetch) -> None:
         """A subscription has ended: forget what of it waits or is in hand, and remember that it was not settled."""
@@ -364,7 +423,9 @@ class Mailbox(Owners):
             return False
         if offset in self.again:
             return self.again[offset].attempt > 0
-        return offset in self.flying or offset in self.resting or self._is_through_with(event, head)
+        if offset in self.flying:
+            return self.flying[offset].attempt > 0
+        return offset in self.resting or self._is_through_with(event, head)
 
     def tell(self, notice: Notice) -> None:
         """Leave a word for the next handle that looks; of very many the oldest are dropped."""

@@ -8,8 +8,9 @@ and are counted (the audit trail still has them).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -44,7 +45,7 @@ class ReceiptBox:
     def __init__(self, stored: Mapping[str, bytes]) -> None:
         """Begin with what the journal's state holds."""
         self._waiting: dict[str, deque[tuple[str, Kept]]] = {}
-        self._wakes: dict[str, list[asyncio.Event]] = {}
+        self._wakes: dict[str, list[Callable[[], None]]] = {}
         self._gone: dict[str, None] = {}
         self._next = 0
         self._closed = False
@@ -71,14 +72,14 @@ class ReceiptBox:
                 self._gone[waiting.popleft()[0]] = None
                 self.dropped += 1
             for wake in self._wakes.get(kept.to, ()):
-                wake.set()
+                wake()
 
     def close(self) -> None:
         """Let nobody wait any more."""
         self._closed = True
         for wakes in self._wakes.values():
             for wake in wakes:
-                wake.set()
+                wake()
 
     def take(self, to: str) -> Receipt | None:
         """The next receipt of a publisher, if there is one."""
@@ -87,7 +88,20 @@ class ReceiptBox:
             return None
         name, kept = waiting.popleft()
         self._gone[name] = None
-        return Receipt(kept.id, kept.source, kept.offset, kept.consumer, as_datetime(kept.at))
+        return _receipt(kept)
+
+    def peek(self, to: str, first: int, count: int) -> list[Receipt]:
+        """Receipts of a publisher without fetching them: so many, after the first so many."""
+        waiting = self._waiting.get(to, ())
+        return [_receipt(kept) for _, kept in itertools.islice(waiting, first, first + count)]
+
+    def listen(self, to: str, wake: Callable[[], None]) -> None:
+        """Have `wake` called when a publisher has another receipt."""
+        self._wakes.setdefault(to, []).append(wake)
+
+    def unlisten(self, to: str, wake: Callable[[], None]) -> None:
+        """Undo `listen`."""
+        self._wakes[to].remove(wake)
 
     def fetched(self) -> dict[str, bytes | None]:
         """What was fetched since this was last asked: to be removed from the state."""
@@ -97,7 +111,7 @@ class ReceiptBox:
     async def wait(self, to: str) -> Receipt:
         """Wait for the next receipt of a publisher."""
         wake = asyncio.Event()
-        self._wakes.setdefault(to, []).append(wake)
+        self.listen(to, wake.set)
         try:
             while True:
                 wake.clear()
@@ -107,4 +121,8 @@ class ReceiptBox:
                     raise JournalError("the bus is closed", help="connect again: receipts wait")
                 await wake.wait()
         finally:
-            self._wakes[to].remove(wake)
+            self.unlisten(to, wake.set)
+
+
+def _receipt(kept: Kept) -> Receipt:
+    return Receipt(kept.id, kept.source, kept.offset, kept.consumer, as_datetime(kept.at))

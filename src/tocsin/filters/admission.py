@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["admit", "declared_name"]
 
 _TYPE = Dimension("type", values.TEXT)
-_TEXT_FUNCTIONS = frozenset({"lower", "upper", "length", "startswith", "endswith", "contains"})
+_TEXT_FUNCTIONS = frozenset({"lower", "upper", "length", "startswith", "endswith", "contains"}) | syntax.XPATH_FUNCTIONS
 _MAX_EXPLAINED = 64  # tests tried one by one to say which of them leave nothing
 
 
@@ -331,7 +331,7 @@ class _Test:
         for argument in value.args:
             kind = values.TEXT if value.name in _TEXT_FUNCTIONS else values.NUMBER
             self._must_be(argument, kind, value.name.replace("negate", "-"))
-        return frozenset({values.TEXT if value.name in ("lower", "upper") else values.NUMBER})
+        return frozenset({values.TEXT if value.name in ("lower", "upper", "xpath_string") else values.NUMBER})
 
     def _must_be(self, value: Value, kind: str, taker: str) -> None:
         kinds = self._kinds(value)

@@ -82,6 +82,7 @@ _FUNCTIONS = {
     **dict.fromkeys(["SIZE", "ARRAY_SIZE", "CARDINALITY"], "length(x) is of a text; an array has array_contains(a, 1)"),
     "ARRAY_POSITION": "write array_contains(a, 1)",
     "LEN": "write length(x)",
+    "XPATH": "write xpath_string(data, '//a') = 'x', or xpath_boolean(data, '//a = \"x\"') for any of several",
 }
 _SYMBOLS = {
     ";": "a filter is one condition; join conditions with AND or OR",

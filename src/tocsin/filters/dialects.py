@@ -223,7 +223,7 @@ def _shared(node: Any, path: str) -> Any:
             raise _bad(path, f"{'.'.join(node.path)} reaches into something", "CloudEvents SQL has attributes only")
         return _context(node.path[0], path)
     if isinstance(node, syntax.Call):
-        if node.name in (*syntax.CONDITION_FUNCTIONS, "distance_km", "/"):
+        if node.name in (*syntax.CONDITION_FUNCTIONS, *syntax.XPATH_FUNCTIONS, "distance_km", "/"):
             raise _bad(path, f"{node.name} is not the same in CloudEvents SQL, or not in it", "use our own filter")
     elif not isinstance(node, _SQL_NODES):
         raise _bad(path, f"{print_condition(node)[:60]} is not CloudEvents SQL", "use our own filter")

@@ -1,6 +1,7 @@
 """Syntax tree → a function from event to true, false or NULL (None): what a filter means, one event at a time.
 
-This is the meaning the index, the reference structures and Spark must reproduce. Pure: no clock, no I/O, no state.
+This is the meaning the index, the reference structures and Spark must reproduce. Pure: no clock, no I/O, no state but
+parsed XML that is kept for the next question (`documents`).
 Names are found as docs/FILTERS.md says: envelope field, else attribute, else top-level field of a JSON payload.
 """
 
@@ -10,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tocsin.filters import patterns, syntax, values
+from tocsin.filters import documents, patterns, syntax, values
 from tocsin.filters.syntax import Condition, Field, Literal, Value
 from tocsin.model import ENVELOPE, Event
 
@@ -70,6 +71,8 @@ def compile_value(node: Value) -> Getter:
     if isinstance(node, Literal):
         constant = node.value
         return lambda event: constant
+    if node.name in syntax.XPATH_FUNCTIONS:
+        return _xpath(node)
     args = [compile_value(argument) for argument in node.args]
     if node.name in values.ARITHMETIC:
         binary, (left, right) = values.ARITHMETIC[node.name], args
@@ -80,6 +83,13 @@ def compile_value(node: Value) -> Getter:
     if node.name == "distance_km":
         return lambda event: values.distance_km(*(argument(event) for argument in args))
     raise AssertionError(f"no such value function: {node.name}")
+
+
+def _xpath(node: syntax.Call) -> Getter:
+    text, path = node.args
+    assert isinstance(path, Literal) and isinstance(path.value, str)  # `language` lets nothing else through
+    document, ask = compile_value(text), documents.asker(node.name, path.value)
+    return lambda event: ask(document(event))
 
 
 def compile_condition(node: Condition) -> Test:
@@ -200,6 +210,8 @@ def _or(node: syntax.Or) -> Test:
 
 
 def _call(node: syntax.Call) -> Test:
+    if node.name in syntax.XPATH_FUNCTIONS:
+        return _xpath(node)
     first, second = compile_value(node.args[0]), compile_value(node.args[1])
     if node.name == "array_contains":
         return lambda event: values.array_contains(first(event), second(event))

@@ -32,8 +32,8 @@ __all__ = ["attributable", "enrich", "fields", "key_of", "opposite", "point_valu
 IS_NULL, NOT_NULL = (0, 1), (1, 2)
 
 _MAX_COMBINATIONS = 128
-_SAY_TEXT = frozenset({"lower", "upper"})
-_ASK_TEXT = frozenset({"lower", "upper", "length"})
+_SAY_TEXT = frozenset({"lower", "upper", "xpath_string"})
+_ASK_TEXT = frozenset({"lower", "upper", "length", *syntax.XPATH_FUNCTIONS})
 _FAMILY = {values.NUMBER: "n", values.BOOLEAN: "b", values.TEXT: "t", REVERSED: "t", values.TIME: "t"}
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _NO_EVENT = Event("-", "-", id="-")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from tocsin.errors import FilterError, FilterLimitError
-from tocsin.filters import destinations, relations, sparksql
+from tocsin.filters import destinations, paths, relations, sparksql
 from tocsin.filters import limits as limits_module
 from tocsin.filters.evaluate import Test, compile_condition
 from tocsin.filters.language import parse
@@ -37,7 +37,7 @@ class _Compiled(msgspec.Struct, frozen=True):
 
 @functools.lru_cache(maxsize=16_384)
 def _compile(text: str, limits: Limits) -> _Compiled:
-    condition = parse(destinations.filter_text(text) if destinations.is_destination(text) else text, limits)
+    condition = parse(_plain(text, limits), limits)
     try:
         form = normalise(condition, limits)
     except FilterLimitError as error:  # it knows the tree only
@@ -45,11 +45,19 @@ def _compile(text: str, limits: Limits) -> _Compiled:
     return _Compiled(condition, print_condition(condition), form, limits)
 
 
+def _plain(text: str, limits: Limits) -> str:
+    """The text as a condition, where it is destinations or an XPath alone."""
+    if destinations.is_destination(text):
+        return destinations.filter_text(text)
+    return paths.filter_text(text, limits) if paths.is_path(text) else text
+
+
 class Filter:
     """A content filter, written as a boolean SQL expression with Spark SQL's meaning.
 
     Args:
-        text: the condition, e.g. `"temp > 80 AND region IN ('eu', 'us')"`, or destinations: `"TAG:fire;USER:ann"`.
+        text: the condition, e.g. `"temp > 80 AND region IN ('eu', 'us')"`, or destinations: `"TAG:fire;USER:ann"`,
+            or an XPath that begins with a slash, asked of the payload: `"//machine[@id='7']"`.
         limits: what it may cost; the defaults are generous.
 
     Raises:

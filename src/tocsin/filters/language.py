@@ -19,7 +19,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 
 from tocsin.errors import FilterError, FilterLimitError
-from tocsin.filters import advice, patterns, syntax, values
+from tocsin.filters import advice, paths, patterns, syntax, values
 from tocsin.filters import limits as limits_module
 from tocsin.filters.limits import Limits
 from tocsin.filters.syntax import Condition, Field, Literal, Value
@@ -307,7 +307,15 @@ class _Translator:
                 text=self._text,
                 position=item.at,
             )
+        if name in syntax.XPATH_FUNCTIONS:
+            self._check_path(name, node.expressions[1])
         return name, tuple(self.value(argument) for argument in node.expressions), item.at
+
+    def _check_path(self, name: str, node: exp.Expr) -> None:
+        item = self._literal_item(node)
+        if item is None or item.kind != "string":
+            raise self._error(node, f"{name} takes an XPath in quotes", f"write {name}(data, '//a')")
+        paths.check(name, item.value, self._limits, self._text, lambda at: place_in_string(self._text, item.at, at))
 
     # -- helpers
 

@@ -23,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True):
     atoms: int = 65_536
     """Tests in the normal form, over all alternatives."""
     pattern: int = 4_096
-    """Characters of one LIKE or RLIKE pattern."""
+    """Characters of one LIKE or RLIKE pattern or one XPath."""
 
 
 DEFAULT = Limits()

@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from tocsin.filters import patterns, syntax, values
+from tocsin.filters import documents, patterns, syntax, values, xpath
 from tocsin.filters.syntax import Condition, Field, Literal, Value
 from tocsin.filters.tokens import NAME
 from tocsin.filters.values import EXACT
@@ -154,6 +154,8 @@ def _truth(node: syntax.Truth) -> str:
 
 
 def _call(node: syntax.Call) -> str:
+    if node.name in syntax.XPATH_FUNCTIONS:
+        return _xpath(node) or _NULL
     first, second = map(_term, node.args)
     if node.name == "array_contains":
         return _array_contains(first, second)
@@ -199,6 +201,8 @@ def _term(node: Value) -> _Term:
         return _constant(node.value)
     if isinstance(node, Field):
         return _field(node.path)
+    if node.name in syntax.XPATH_FUNCTIONS:
+        return _xpath_term(node)
     if node.name in ("lower", "upper", "length"):
         text = _term(node.args[0]).text
         if text is None:
@@ -211,6 +215,33 @@ def _term(node: Value) -> _Term:
     if not all(numbers):
         return _Term("TRUE")
     return _computed(_CALCULATIONS[node.name](*numbers))
+
+
+def _xpath(node: syntax.Call) -> str | None:
+    """Spark's function of that name, asked only of what it can parse: it raises on anything else.
+
+    There is no other way to ask Spark whether a text is XML than to let its own parser try, which scala-xml, part of
+    Spark, does with the same settings. Spark takes a call by name for nondeterministic, so it moves it nowhere.
+    """
+    text, path = _term(node.args[0]).text, node.args[1]
+    if text is None or not isinstance(path, Literal) or not isinstance(path.value, str):
+        return None
+    guards = (
+        f"length({text}) <= {xpath.read(path.value).longest}",
+        f"NOT contains({text}, {_text(documents.DOCTYPE)})",
+        f"try_reflect('scala.xml.XML', 'loadString', {text}) IS NOT NULL",
+    )
+    return f"(CASE WHEN {' AND '.join(guards)} THEN {node.name}({text}, {_text(path.value)}) END)"
+
+
+def _xpath_term(node: syntax.Call) -> _Term:
+    found = _xpath(node)
+    if found is None:
+        return _Term("TRUE")
+    if node.name == "xpath_string":
+        return _Term(f"({found} IS NULL)", f"({found} IS NOT NULL)", text=found)
+    term = _computed(f"CAST({found} AS DOUBLE)")
+    return msgspec.structs.replace(term, whole=found) if node.name == "xpath_long" else term
 
 
 def _computed(number: str) -> _Term:

@@ -34,12 +34,16 @@ __all__ = [
     "Scalar",
     "Truth",
     "Value",
+    "XPATH_FUNCTIONS",
 ]
 
 # Functions by name, with their number of arguments.
-VALUE_FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "abs": 1, "distance_km": 4}
-CONDITION_FUNCTIONS = {"startswith": 2, "endswith": 2, "contains": 2, "array_contains": 2}
+_XPATH_NUMBERS = ["xpath_number", "xpath_double", "xpath_float", "xpath_int", "xpath_long", "xpath_short"]
+_XPATH_VALUES = dict.fromkeys(["xpath_string", *_XPATH_NUMBERS], 2)
+VALUE_FUNCTIONS = {"lower": 1, "upper": 1, "length": 1, "abs": 1, "distance_km": 4} | _XPATH_VALUES
+CONDITION_FUNCTIONS = {"startswith": 2, "endswith": 2, "contains": 2, "array_contains": 2, "xpath_boolean": 2}
 FUNCTIONS = VALUE_FUNCTIONS | CONDITION_FUNCTIONS
+XPATH_FUNCTIONS = frozenset({"xpath_boolean", *_XPATH_VALUES})  # the second argument is an XPath in quotes
 
 Scalar = bool | int | float | str | datetime | None
 

@@ -262,6 +262,8 @@ def _unclosed(text: str, error: TokenError) -> FilterError:
                 return FilterError("a text ends here, too early", text=text, position=early, help=doubled)
             name = {"/*": "comment", "`": "quoted name"}.get(opener, "string")
             help = f"close it: {opener[::-1]}" + (f"; {doubled}" if name == "string" else "")
+            if opener == "/*" and not text[: match.start()].strip():
+                help += "; an XPath that begins so is written xpath_boolean(data, '/*…')"
             return FilterError(f"a {name} is not closed", text=text, position=match.start(), help=help)
         if early is None and match.group()[-1] in "'\"" and text[match.end() : match.end() + 1].isalnum():
             early = match.end() - 1

@@ -40,6 +40,7 @@ _MEDIA_TYPES = ["application/json", "text/plain", "application/xml", "applicatio
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (values.micros(moment.replace(tzinfo=UTC)) for moment in (datetime(1000, 1, 1), datetime.max))
 _INVALID: Any = object()
+_DOCUMENT = "<a/>"  # a guess where XML is asked for: an XPath is not turned round
 
 
 def find(known: Conjunction, terms: dict[str, Value], filters: Sequence[Filter]) -> Event | None:
@@ -79,7 +80,7 @@ class _Search:
         elif isinstance(test, syntax.RLike):
             self._note(test.value, [_regex_example(test.pattern)])
         elif isinstance(test, syntax.Call) and isinstance(test.args[1], Literal):
-            constant = test.args[1].value
+            constant = _DOCUMENT if test.name in syntax.XPATH_FUNCTIONS else test.args[1].value
             self._note(test.args[0], [[constant]] if test.name == "array_contains" else [constant])
 
     def run(self, attributes_first: bool) -> Event | None:
@@ -324,6 +325,8 @@ def _invert(value: Value, wanted: list[Any]) -> Iterator[tuple[Path, list[Any]]]
     first, *others = value.args
     if value.name in ("lower", "upper"):
         yield from _invert(first, wanted)
+    elif value.name in syntax.XPATH_FUNCTIONS:
+        yield from _invert(first, [_DOCUMENT])
     elif value.name == "length":
         yield from _invert(first, ["a" * int(n) for n in numbers if 0 <= n <= 1_000])
     elif value.name in ("abs", "negate"):

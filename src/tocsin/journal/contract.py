@@ -3,7 +3,7 @@
 Promised
     - Offsets are 1, 2, 3 … without a gap, in the order of commits, and never change or come back, also after trimming.
     - `arrived` never decreases with the offset. It is given by the caller of `submit` (the node's clock) and raised to
-      the newest one stored if it is older.
+      the newest one stored if it is older; after a request that `closes` its instant it is raised above that.
     - When a request is `done` without an error, everything in it (events, state, notes) is on stable storage, all or
       nothing; a request that is not `durable` is done when its offsets are known, and stored with the next commit.
     - An event whose (source, id) was stored within `DEDUP_SECONDS` of journal time, or among the last `DEDUP_LEAST`
@@ -79,6 +79,8 @@ class Request(msgspec.Struct):
     state: Mapping[str, bytes | None] = {}
     """Small state to be kept under names; None removes a name."""
     notes: Sequence[Note] = ()
+    closes: bool = False
+    """Nothing else arrives at the instant of its events: what comes later, as long as the journal is open, is later."""
     done: Callable[[Request], None] | None = None
     offsets: Sequence[int] = []
     """The offset of each event, in order."""

@@ -171,7 +171,7 @@ class Draft:
             offsets = self._take_events(request, arrived)
         if self.head > before:
             self._runs.append((before + 1, arrived, request.by))
-            self.newest = arrived
+            self.newest = arrived + request.closes
         # From here on nothing can fail.
         if writer is not None and position is not None:
             self.writers[writer, position] = offsets

@@ -31,7 +31,7 @@ from tocsin.journal.contract import Block, Journal
 from tocsin.journal.sieve import Flags, Report, Sieve
 from tocsin.model import Event
 
-__all__ = ["Report", "pieces", "scan", "search"]
+__all__ = ["Report", "first_of", "pieces", "scan", "search"]
 
 _FEW = 24  # a block of fewer events is read as events: Arrow columns cost more to set up than they save
 _MANY = 8  # filters: from here on an index over all of them is quicker than a sieve for each
@@ -85,7 +85,7 @@ def pieces(
     Memory: one block, and for `last` 8 bytes for each offset found. Events that come in meanwhile change nothing.
     """
     quest = _Quest(Sieve(filter, system=system), alive, report if report is not None else Report())
-    first = _start(journal, bound, now)
+    first = first_of(journal, bound, now)
     if isinstance(bound, Last):
         yield from _newest(quest, journal, first, upto, bound.n)
         return
@@ -250,8 +250,8 @@ def _newest(quest: _Quest, journal: Journal, first: int, upto: int, count: int) 
         yield found.pop()[::-1].tolist()
 
 
-def _start(journal: Journal, bound: Bound, now: int) -> int:
-    """The first offset that the bound can select. `arrived` never decreases, so a moment is an offset."""
+def first_of(journal: Journal, bound: Bound, now: int) -> int:
+    """Return the first offset that a bound can select. `arrived` never decreases, so a moment is an offset."""
     if isinstance(bound, Since):
         return bound.x if isinstance(bound.x, int) else journal.offset_at(as_micros(bound.x))
     age = bound.within if isinstance(bound, Last) else bound.t if isinstance(bound, Within) else None

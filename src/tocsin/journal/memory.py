@@ -240,7 +240,7 @@ class MemoryJournal:
         # From here on nothing can fail.
         if rows:
             self._blocks.append(_Block(self._head + 1, arrived, rows, request.by))
-            self._newest = arrived
+            self._newest = arrived + request.closes
             self._head += len(rows)
             self._offset_of.update(fresh)
         if writer is not None and position is not None:

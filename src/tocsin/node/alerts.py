@@ -116,6 +116,8 @@ async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
         node.cancelled.add(offset)
         for mailbox in node.mailboxes.values():
             mailbox.withdraw(offset)
+            if mailbox.recalled:
+                node.lanes.wake_all(mailbox)
         for mailbox in told:
             node.lanes.wake_all(mailbox)
 

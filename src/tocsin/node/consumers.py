@@ -87,6 +87,8 @@ async def subscribe(
         except BaseException:
             await asyncio.shield(before.restore(mailbox))
             raise
+        finally:
+            node.peers.demand_changed()
 
 
 class _Before:
@@ -269,6 +271,7 @@ async def unsubscribe(node: Node, consumer: str, subscription: str) -> None:
     """Drop one subscription of a consumer; what it has settled is remembered."""
     async with node.changing:
         await _unsubscribe(node, find(node, consumer), consumer, subscription)
+        node.peers.demand_changed()
 
 
 async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription: str) -> None:
@@ -302,6 +305,7 @@ async def forget(node: Node, consumer: str) -> None:
             await node.keeper.save(mailbox, whole=True)
         else:
             await _drop(node, mailbox)
+        node.peers.demand_changed()
 
 
 async def _drop(node: Node, mailbox: Mailbox) -> None:
@@ -359,7 +363,7 @@ def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
         open=any(handle.consumer == member for handle in handles),
         subscriptions=[(lane.id, lane.record.text) for lane in lanes],
         lag=mailbox.waiting() + len(mailbox.flying) + unseen,
-        in_flight=mailbox.in_flight_of.get(member, 0),
+        in_flight=mailbox.in_flight_of.get(member, 0) - mailbox.lent_to(member),
         delivered=mailbox.counters["delivered"],
         redelivered=mailbox.counters["redelivered"],
         settled=mailbox.counters["settled"],

@@ -3,7 +3,8 @@
     publish ─▶ admit (valid, allowed, not too large) ─▶ journal.submit ─▶ [commit, another thread]
                                                                              │
     on the loop's thread again:  answer publishers ◀── match ◀── committed ◀─┘
-                                      └─▶ first open lane of each mailbox ─▶ wake its handle ─▶ take ─▶ settle
+                                      ├─▶ first open lane of each mailbox ─▶ wake its handle ─▶ take ─▶ settle
+                                      └─▶ the watcher: composite events, which are published in their turn
 
 Concurrency: everything here runs on one event loop, so nothing is locked. Only the journal commits and scans elsewhere;
 it hands results over through `_from_journal`. `head` is the newest offset that was *matched*: a lane that begins at
@@ -13,13 +14,15 @@ head + 1 misses nothing and gets nothing twice, whatever is being committed at t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tocsin import crashpoints
 from tocsin.clock import SECOND, Clock
+from tocsin.composite.detector import SOURCE
 from tocsin.delivery import durable
 from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.mailbox import Item, Mailbox
@@ -32,10 +35,11 @@ from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 from tocsin.node.lanes import OpenLanes
 from tocsin.node.post import PostOffice
+from tocsin.node.sessions import Peers
+from tocsin.node.through import seen_through
+from tocsin.node.watcher import Watcher
 
 __all__ = ["Node", "Published", "seen_through"]
-
-T = TypeVar("T")
 
 MAX_EVENT_BYTES = 1024 * 1024
 MAX_WAITING = 20_000
@@ -94,9 +98,11 @@ class Node:
         self._known_drift = 0.0
         self._ahead = 0
         self._retry: int | None = None
-        self._tasks = [self._loop.create_task(self._keep_time())]
         self._restore()
+        self.watcher = Watcher(self)
+        self._tasks = [self._loop.create_task(self._keep_time()), self._loop.create_task(self.watcher.run())]
         journal.listeners.append(self._hear)
+        self.peers = Peers(self)
 
     def join_lake(self) -> ArchivedJournal | None:
         """The journal with its lake, if it has one; one that came about while the node was open is joined now.
@@ -115,8 +121,8 @@ class Node:
 
     def _restore(self) -> None:
         newest = next((block.arrived[1] for block in self.journal.blocks(self.journal.first, backwards=True)), 0)
-        if newest > self.clock.now():
-            self._ahead = newest - self.clock.now()
+        if newest >= self.clock.now():
+            self._ahead = newest + 1 - self.clock.now()
             if self._ahead > _JUMP * SECOND:
                 _log.warning(
                     "the clock is %.0f s behind the journal; journal time goes on from there", self._ahead / SECOND
@@ -137,15 +143,21 @@ class Node:
             OverloadError: there was no room for them in time; none was stored.
         """
         for event in events:
-            if event.__class__ is not Event or event.type.startswith("tocsin."):
+            if event.__class__ is not Event or event.type.startswith("tocsin.") or event.source == SOURCE:
                 raise _refused(event)
-        if self._waiting_events and self._waiting_events + len(events) > self._max_waiting:
-            await self._wait_for_room(len(events))
+        await self.room_for(len(events))
         is_durable = any(event.persistent for event in events)
         offsets = await self.store(events=events, by=by, durable=is_durable, largest=MAX_EVENT_BYTES)
         return [Published(event.id, offset) for event, offset in zip(events, offsets, strict=True)]
 
-    async def _wait_for_room(self, count: int) -> None:
+    async def room_for(self, count: int) -> None:
+        """Wait until so many events more may be on their way.
+
+        Raises:
+            OverloadError: that took too long.
+        """
+        if not self._waiting_events or self._waiting_events + count <= self._max_waiting:
+            return
         try:
             async with asyncio.timeout(self._patience):
                 while self._waiting_events and self._waiting_events + count > self._max_waiting:
@@ -164,6 +176,7 @@ class Node:
         by: str = "",
         durable: bool = True,
         largest: int = 0,
+        closes: bool = False,
     ) -> asyncio.Future[list[int]]:
         """Hand something to the journal; the future has the offsets when it is stored. See `Request`."""
         answer: asyncio.Future[list[int]] = self._loop.create_future()
@@ -176,6 +189,7 @@ class Node:
             notes=notes,
             done=self._hear,
             largest=largest,
+            closes=closes,
         )
         self._answers[id(request)] = answer
         self._waiting_events += len(events)
@@ -222,6 +236,7 @@ class Node:
         self.window.put_many(events)
         self.lanes.give(events)
         self.head = events[-1].offset or 0
+        self.watcher.hear()
         self._look_at_wall_clock()
         if self.head - self._saved_at > _IDLE_SAVE:
             self._saved_at = self.head
@@ -267,6 +282,8 @@ class Node:
                 alarms.append(after)
         if self._retry is not None:
             alarms.append(self._retry)
+        if (clock := self.watcher.ring(now)) is not None:
+            alarms.append(clock)
         return min(alarms) if alarms else None
 
     async def _bury(self, mailbox: Mailbox, dead: list[Item], now: int) -> None:
@@ -294,6 +311,8 @@ class Node:
         await self.store()  # what was answered without waiting for the disk is matched after this
         for _ in range(3):
             await asyncio.sleep(0)
+            with contextlib.suppress(Exception):  # it has halted, and says so elsewhere
+                await self.watcher.catch_up()
             await self.ring()
             while self._inbox or self.lanes.scans() or self._answers:
                 await asyncio.sleep(0)
@@ -310,9 +329,12 @@ class Node:
             return
         self.receipts.close()
         try:
+            await self.peers.close()
             for handles in list(self.lanes.handles.values()):
                 for handle in list(handles):
                     await self.post.close_handle(handle, keep=True)
+            with contextlib.suppress(Exception):  # then the next start looks at some events once more
+                await self.watcher.checkpoint()
             for mailbox in self.mailboxes.values():
                 self.keeper.later(mailbox)
             self.keeper.later(None, self.receipts.fetched())
@@ -324,26 +346,21 @@ class Node:
     async def stop(self) -> None:
         """Stop working, without saving anything."""
         self.closed = True
+        await self.peers.stop()
         tasks = [*self._tasks, *self.lanes.scans()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def seen_through(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for what must not be left half done: to its end, also if who waits is cancelled meanwhile."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
-
-
 def _refused(event: object) -> EventError:
     """The error for what cannot be published."""
     if not isinstance(event, Event):
         return EventError(f"an event is expected, not {type(event).__name__}", help="make one: Event(type, source)")
+    if event.source == SOURCE:
+        return EventError(
+            f"the source {SOURCE!r} is the node's own", field="source", help="it is that of composite events; say yours"
+        )
     return EventError(
         f"the type {event.type!r} is the node's own", field="type", help="choose one that does not begin with tocsin."
     )

@@ -8,13 +8,12 @@ without the other.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tocsin.clock import SECOND, as_datetime
 from tocsin.delivery.board import is_tracked
-from tocsin.delivery.handles import Delivery, Subscription
+from tocsin.delivery.handles import Delivery, Subscription, check_delay, check_reason
 from tocsin.delivery.mailbox import Item, Mailbox, Notice
 from tocsin.delivery.receipts import Kept
 from tocsin.errors import DeliveryError
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
 __all__ = ["PostOffice"]
-
-_LONGEST_REASON = 10_000
-_UNFIT = re.compile("[\ud800-\udfff]")
 
 
 class PostOffice:
@@ -52,7 +48,7 @@ class PostOffice:
         if mailbox.options.group is not None and not self._is_turn_of(handle):
             return None
         now = node.now()
-        item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses)
+        item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses, handle.lends)
         if not lane.is_live:
             node.lanes.refill_later(key)
         if item is None:
@@ -60,14 +56,77 @@ class PostOffice:
         assert item.event is not None
         if mailbox.options.group is not None:
             node.lanes.wake(key)  # somebody may have waited for this one's turn
-        delivery = Delivery(handle, item.event, item)
-        if is_tracked(item.event):
-            node.keeper.save(None, notes=[Note(item.offset, now, "delivered", handle.consumer)])
-        if mailbox.options.auto_ack:
-            self._settle_now([delivery])
-        else:
-            node.ring_later()
+        delivery = self._delivery(handle, item.event, item)
+        node.ring_later()
+        if not item.lent:
+            self._delivered([delivery])
         return delivery
+
+    def _delivery(self, handle: Subscription, event: Event, item: Item) -> Delivery:
+        return Delivery(handle, event, item, item.attempt + item.lent, item.offset <= handle.lane.record.seam)
+
+    def _delivered(self, deliveries: list[Delivery]) -> None:
+        """Events are in somebody's hands: write that down, and settle them if that is all there is to do."""
+        now = self._node.now()
+        notes = [
+            Note(each.offset, now, "delivered", each.handle.consumer) for each in deliveries if is_tracked(each.event)
+        ]
+        if notes:
+            self._node.keeper.save(None, notes=notes)
+        settled = [each for each in deliveries if each.handle.mailbox.options.auto_ack]
+        if settled:
+            self._settle_now(settled)
+
+    def claim(self, deliveries: list[Delivery]) -> None:
+        """What was lent (`Subscription.lends`) is in somebody's hands now: as if it were handed out at this moment.
+
+        What was cancelled in between is told to who has it; what was recalled otherwise comes to others.
+        """
+        node, now, mine = self._node, self._node.now(), []
+        for delivery in deliveries:
+            mailbox = delivery.handle.mailbox
+            if mailbox.claim(delivery.item, now):
+                mine.append(delivery)
+            elif delivery.offset in node.cancelled:
+                about = {"offset": delivery.offset, "source": delivery.event.source}
+                mailbox.tell(Notice("tocsin.cancelled", delivery.event.id, now, about))
+                node.lanes.wake_all(mailbox)
+        self._delivered(mine)
+        node.ring_later()
+
+    def return_lent(self, deliveries: list[Delivery]) -> None:
+        """What was lent is not wanted: it waits for its turn again, as if it had not been lent."""
+        for delivery in deliveries:
+            mailbox, item = delivery.handle.mailbox, delivery.item
+            if item.lent and mailbox.flying.get(item.offset) is item:
+                mailbox.give_back(item.offset)
+                self._node.lanes.wake_all(mailbox)
+
+    def found_again(self, handle: Subscription, offset: int, attempt: int) -> Delivery | None:
+        """A delivery of an earlier connection, or an earlier life of the node, whose holder wants to settle it now.
+
+        None: it is settled, or no longer kept.
+
+        Raises:
+            DeliveryError: it went to somebody else meanwhile.
+        """
+        node, mailbox = self._node, handle.mailbox
+        event = node.window.get(offset)
+        if event is None or mailbox.has_settled(event, node.head):
+            return None
+        in_hand = mailbox.flying.get(offset)
+        if in_hand is None or in_hand.lent:
+            item = mailbox.pick(offset, event, handle.consumer, handle.member)
+            if item is not None and item.attempt in (0, attempt):  # 0: attempts are not known after a restart
+                item.attempt = attempt
+                mailbox.extend(offset, node.now())
+                return self._delivery(handle, event, item)
+            if item is not None:
+                mailbox.give_back(offset)
+                node.lanes.wake_all(mailbox)
+        raise DeliveryError(
+            f"offset {offset} is not in your hands any more", help="the connection was lost; it comes again"
+        )
 
     def _is_turn_of(self, handle: Subscription) -> bool:
         """In a group: does nobody who waits have fewer in flight?"""
@@ -93,7 +152,7 @@ class PostOffice:
 
     def _held(self, delivery: Delivery) -> Item:
         """The item of a delivery that is still in its holder's hands, or was given back and went to nobody since."""
-        item = delivery.item
+        item: Item | None = delivery.item
         if item is None or delivery.settled is not None:
             raise DeliveryError(f"offset {delivery.offset} is settled", help="what is settled cannot be taken back")
         mailbox = delivery.handle.mailbox
@@ -179,8 +238,7 @@ class PostOffice:
 
     async def give_back(self, delivery: Delivery, delay: float) -> None:
         """See `handles.Post`."""
-        if type(delay) not in (int, float) or not 0 <= delay < 1e9:
-            raise DeliveryError(f"a delay of {delay!r} means nothing", field="delay", help="give seconds from 0 up")
+        check_delay(delay)
         if delivery.offset in self._node.cancelled:
             return  # there is nothing left to give back
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
@@ -193,12 +251,7 @@ class PostOffice:
 
     async def terminate(self, delivery: Delivery, reason: str) -> None:
         """See `handles.Post`."""
-        if type(reason) is not str or len(reason) > _LONGEST_REASON or _UNFIT.search(reason):
-            raise DeliveryError(
-                "the reason is not plain text",
-                field="reason",
-                help=f"give up to {_LONGEST_REASON} characters of well-formed text",
-            )
+        check_reason(reason)
         if delivery.offset in self._node.cancelled:
             return
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
@@ -207,7 +260,7 @@ class PostOffice:
         delivery.settled = asyncio.ensure_future(self.bury(mailbox, [item], reason))
         await asyncio.shield(delivery.settled)
 
-    def extend(self, delivery: Delivery) -> None:
+    async def extend(self, delivery: Delivery) -> None:
         """See `handles.Post`."""
         delivery.handle.mailbox.extend(self._grasped(delivery).offset, self._node.now())
         self._node.ring_later()
@@ -231,13 +284,14 @@ class PostOffice:
         node, mailbox = self._node, handle.mailbox
         node.lanes.drop_handle(handle)
         handle.wake()
-        dead = [] if keep else mailbox.release(handle.member)
+        dead = mailbox.release(handle.member, keep=keep)
         if handle.consumer in mailbox.guests:
             mailbox.guests.discard(handle.consumer)
             mailbox.members.discard(handle.consumer)
         is_unheard = node.lanes.close_unheard(mailbox, handle.lane)
         if is_unheard and not mailbox.options.durable and not node.lanes.is_heard(mailbox):
             node.mailboxes.pop(mailbox.name, None)
+            node.peers.demand_changed()
         node.lanes.wake_all(mailbox)
         await self.bury(mailbox, dead, "its holder left after the last attempt")
 

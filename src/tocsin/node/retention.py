@@ -11,6 +11,7 @@ Not promised: exact sizes. Blocks go as a whole, and bytes are counted as the jo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from datetime import timedelta
 
 from tocsin.clock import SECOND
@@ -52,6 +53,8 @@ async def trim(
     if archive is not None and wanted <= end:
         await asyncio.to_thread(_check_archive, archive, wanted - 1)
         lost = min(wanted, archive.lake.first)  # from there on the lake has it; before, retention has dropped it
+    with contextlib.suppress(Exception):  # then it is kept from the last one on
+        await node.watcher.checkpoint()  # recovery of composite events begins there
     async with node.changing:  # a subscription made meanwhile would ask for what goes
         if not hard:
             wanted = await _lowest_needed(node, wanted, lost)
@@ -107,6 +110,8 @@ async def _lowest_needed(node: Node, wanted: int, lost: int) -> int:
     lowest = lowest if lowest < lost else wanted
     lowest = min(lowest, await asyncio.to_thread(_first_alert, node, lowest))
     # Last of all, since it may have been taken out of a queue while others were looked at.
+    if node.watcher.needed is not None:
+        lowest = min(lowest, node.watcher.needed)
     in_hand = (mailbox.unsettled() for mailbox in node.mailboxes.values() if mailbox.options.durable)
     return min([lowest, *(offsets[0] for offsets in in_hand if offsets and offsets[0] < lost)])
 

@@ -1,0 +1,263 @@
+"""From a node's mailbox to a connection: one pump for each subscription, one for each watch.
+
+A pump sends what there is credit for. What it sends *ahead* is only lent by the mailbox until the client says `taken`:
+so a buffer in the client costs no attempt, starts no clock, settles nothing and hides no cancellation; and if the
+connection is lost, what nobody had in hand waits as if it had never been sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from tocsin.clock import as_micros
+from tocsin.delivery.handles import Delivery, Subscription
+from tocsin.errors import DeliveryError, EventError, TocsinError
+from tocsin.net.faults import to_wire
+from tocsin.net.frames import Deliver, Ended, Item, Recall, Seen, Trouble
+from tocsin.net.outgoing import Outgoing
+from tocsin.net.protocol import Codec
+from tocsin.node.pipeline import Node
+
+__all__ = ["NOTICE", "REPLAYED", "Pump", "ReceiptsPump", "SubscriptionPump"]
+
+REPLAYED, NOTICE = 1, 2
+"""Flags of a delivery."""
+_REMEMBERED = 4096
+_BATCH = 1000  # deliveries in one frame, so that none grows without end
+
+
+class Pump(Protocol):
+    """What a session asks of every pump."""
+
+    credit: int
+    closed: bool
+
+    def push(self) -> bool:
+        """Send what there is, as far as credit and room go; is there more than there was room for?"""
+
+    def taken(self, numbers: Iterable[int]) -> None:
+        """Of what was sent, these are in somebody's hands."""
+
+    async def close(self) -> None:
+        """Send nothing more; what is in no hands waits as if it had not been sent."""
+
+
+class SubscriptionPump:
+    """Deliveries of one subscription."""
+
+    def __init__(
+        self,
+        node: Node,
+        handle: Subscription,
+        sub: int,
+        outgoing: Outgoing,
+        codec: Codec,
+        *,
+        credit: int,
+        ahead: bool,
+        wake: Callable[[], None],
+    ) -> None:
+        """Begin; nothing is sent before `push`."""
+        self._node, self.handle, self._sub, self._outgoing, self._codec = node, handle, sub, outgoing, codec
+        self.credit, self.closed = credit, False
+        self._numbers: dict[int, int] = {}  # of what is lent, by offset
+        self._out: dict[int, Delivery] = {}
+        self._settled: dict[int, None] = {}  # numbers that were settled of late: settling them again does no harm
+        self._next = 1
+        handle.lends = ahead
+        handle.on_wake = wake
+
+    def push(self) -> bool:
+        """See `Pump`."""
+        handle = self.handle
+        self._tell_recalled()
+        handle.waits = int(self.credit > 0)  # in a group, who has credit is waiting
+        items: list[Item] = []
+        while self.credit > 0 and len(items) < _BATCH and self._outgoing.has_room and not handle.closed:
+            try:
+                delivery = handle.poll()
+                if delivery is None:
+                    break
+                items.append(self._item(delivery))
+            except TocsinError as error:
+                self._outgoing.put(Trouble(self._sub, to_wire(error)))
+                break
+            self.credit -= 1
+        if items:
+            self._outgoing.put(Deliver(self._sub, items, self._node.now()))
+        else:
+            self._make_way()
+        if handle.closed and not self.closed:
+            self.closed = True
+            handle.waits = 0
+            self._outgoing.put(Ended(self._sub))
+        return len(items) == _BATCH
+
+    def _item(self, delivery: Delivery) -> Item:
+        number, self._next = self._next, self._next + 1
+        event = delivery.event
+        try:
+            part = self._codec.event(event)
+        except EventError:
+            self._node.post.return_lent([delivery] if delivery.item is not None else [])
+            raise
+        if delivery.item is not None and delivery.settled is None:
+            self._out[number] = delivery
+            if delivery.item.lent:
+                self._numbers[delivery.offset] = number
+            if len(self._out) > 2 * self.handle.mailbox.options.max_in_flight + 64:
+                self._prune()
+        flags = REPLAYED * delivery.replayed + NOTICE * delivery.notice
+        arrived = as_micros(event.arrived) if event.arrived is not None else 0
+        return number, delivery.attempt, flags, delivery.offset, arrived, part
+
+    def _prune(self) -> None:
+        """Forget deliveries that went to others since: their time was up."""
+        mailbox = self.handle.mailbox
+        for number, delivery in list(self._out.items()):
+            item = delivery.item
+            is_here = mailbox.flying.get(item.offset) is item or mailbox.is_free(item)
+            if not is_here or item.attempt + item.lent != delivery.attempt:
+                del self._out[number]
+
+    def _make_way(self) -> None:
+        """Recall what was sent ahead for what is more urgent, if that finds no credit or no window."""
+        handle = self.handle
+        mailbox, lane = handle.mailbox, handle.lane
+        options = mailbox.options
+        has_window = mailbox.in_flight_of.get(handle.consumer, 0) < options.max_in_flight
+        if not self._numbers or options.order != "priority" or options.fair or (self.credit and has_window):
+            return
+        lent = [self._out[number] for number in self._numbers.values()]
+        lowest = min(each.item.level for each in lent)
+        waiting = [(level, len(lane.queues[level])) for level in lane.levels if level > lowest and lane.queues[level]]
+        waiting += [(item.level, 1) for item in mailbox.again.values() if item.lane == lane.id and item.level > lowest]
+        if not waiting:
+            return
+        lent.sort(key=lambda each: (each.item.level, -each.offset))
+        for level, count in sorted(waiting, reverse=True):
+            less = [each for each in lent[:count] if each.item.level < level]
+            self._node.post.return_lent(less)
+            del lent[: len(less)]
+        self._tell_recalled()
+
+    def _tell_recalled(self) -> None:
+        offsets = self.handle.mailbox.recalled_from(self.handle.member)
+        if offsets:
+            numbers = [number for offset in offsets if (number := self._numbers.pop(offset, 0))]
+            for number in numbers:
+                self._out.pop(number, None)
+            if numbers:
+                self._outgoing.put(Recall(self._sub, numbers))
+
+    def taken(self, numbers: Iterable[int]) -> None:
+        """See `Pump`. What is not known any more was recalled or settled meanwhile, and is passed over."""
+        mine = [self._out[number] for number in numbers if number in self._out]
+        self._claim(mine)
+        self.forget(number for number in numbers if number in self._out and self._out[number].settled is not None)
+
+    def _claim(self, deliveries: list[Delivery]) -> None:
+        lent = [each for each in deliveries if each.item.lent]
+        for delivery in lent:
+            self._numbers.pop(delivery.offset, None)
+        if lent:
+            self._node.post.claim(lent)
+
+    def returned(self, numbers: Iterable[int]) -> None:
+        """Of what was sent ahead, these are not wanted."""
+        mine = [self._out.pop(number) for number in numbers if number in self._out and self._out[number].item.lent]
+        for delivery in mine:
+            self._numbers.pop(delivery.offset, None)
+        self._node.post.return_lent(mine)
+        self._tell_recalled()
+
+    def delivery(self, number: int) -> Delivery:
+        """What was sent under a number, in somebody's hands from now on.
+
+        Raises:
+            DeliveryError: it is not in your hands any more.
+        """
+        delivery = self._out.get(number)
+        if delivery is None:
+            raise DeliveryError(
+                f"delivery {number} is not in your hands", help="it was settled or withdrawn, or it comes again"
+            )
+        if delivery.item.lent and self._numbers.get(delivery.offset) != number:  # it was sent again, and not taken
+            self._node.post.return_lent([delivery])
+            self._tell_recalled()
+        else:
+            self._claim([delivery])
+        return delivery
+
+    def unsettled(self, numbers: Iterable[int]) -> list[int]:
+        """Those of them that were not settled of late."""
+        return [number for number in numbers if number not in self._settled]
+
+    def forget(self, numbers: Iterable[int]) -> None:
+        """These are settled."""
+        for number in list(numbers):
+            self._out.pop(number, None)
+            self._settled[number] = None
+            if len(self._settled) > _REMEMBERED:
+                del self._settled[next(iter(self._settled))]
+
+    def reclaim(self, offset: int, attempt: int) -> int | None:
+        """The number of a delivery of an earlier connection that is still in hand; None: it needs no settling.
+
+        Raises:
+            DeliveryError: it went to somebody else meanwhile.
+        """
+        delivery = self._node.post.found_again(self.handle, offset, attempt)
+        self._tell_recalled()
+        if delivery is None:
+            return None
+        number, self._next = self._next, self._next + 1
+        self._out[number] = delivery
+        return number
+
+    async def close(self) -> None:
+        """See `Pump`."""
+        self.closed = True
+        self.handle.waits = 0
+        await self._node.post.close_handle(self.handle)
+
+
+class ReceiptsPump:
+    """Receipts for one publisher. One that was sent is not fetched before the client says that it is taken."""
+
+    def __init__(
+        self, node: Node, name: str, sub: int, outgoing: Outgoing, codec: Codec, credit: int, wake: Callable[[], None]
+    ) -> None:
+        """Begin; nothing is sent before `push`."""
+        self._box, self._name, self._sub, self._outgoing, self._codec = node.receipts, name, sub, outgoing, codec
+        self.credit, self.closed = credit, False
+        self._sent = 0
+        self._next = 1
+        self._wake = wake
+        self._box.listen(name, wake)
+
+    def push(self) -> bool:
+        """See `Pump`."""
+        found = self._box.peek(self._name, self._sent, min(self.credit, _BATCH))
+        if found and not self.closed:
+            first = self._next
+            self._next += len(found)
+            self._sent += len(found)
+            self.credit -= len(found)
+            parts = [(number, self._codec.value(each)) for number, each in enumerate(found, first)]
+            self._outgoing.put(Seen(self._sub, parts))
+        return len(found) == _BATCH
+
+    def taken(self, numbers: Iterable[int]) -> None:
+        """See `Pump`. They are taken in the order they were sent, whatever their numbers."""
+        for _ in numbers:
+            if self._sent:
+                self._sent -= 1
+                self._box.take(self._name)
+
+    async def close(self) -> None:
+        """See `Pump`."""
+        if not self.closed:
+            self.closed = True
+            self._box.unlisten(self._name, self._wake)

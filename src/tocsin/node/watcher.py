@@ -1,0 +1,308 @@
+"""The watcher: it reads the journal in order, looks for composite events, and appends what it finds.
+
+    committed events ─▶ Detector ─▶ derived events + position, one request ─▶ journal
+                            └──── now and then ─▶ snapshot, stored with its offset
+
+Everything follows from the journal: time is that of events and of `tocsin.clock` records, never this machine's. So
+recovery is the last snapshot, and the events after it once more. What they detect up to the stored position was told
+before and is dropped; from there on it is told now. Nothing is lost, nothing comes twice, wherever a crash was. A
+position is an offset, and an instant behind it up to which timers have fired: a long silence may end with more of them
+than one batch should hold.
+
+While timers wait and nothing happens, the watcher appends a clock record: a second after the last event, and not before
+a timer is due.
+
+Concurrency: the node's loop only. `turn` is held from taking events until what they detect is stored, and by whoever
+changes definitions. What cannot be read or stored halts detection, not delivery; it is tried again. So does a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import msgspec
+
+from tocsin import crashpoints
+from tocsin.clock import SECOND, as_micros
+from tocsin.composite.detector import CLOCK, Detector
+from tocsin.errors import DefinitionError, TocsinError, TrimmedError
+from tocsin.model import Event
+
+if TYPE_CHECKING:
+    from tocsin.journal.contract import Journal
+    from tocsin.node.pipeline import Node
+
+__all__ = ["RECORD", "Stored", "Watcher", "stored_detector"]
+
+RECORD: Final = "definition/"
+STATE: Final = "detection/state"
+POSITION: Final = "detection/position"
+SILENCE: Final = SECOND
+"""So long nothing must happen before a clock record is appended."""
+CHECKPOINT: Final = 20_000
+"""Events after which a snapshot is stored, unless snapshots take much of the time."""
+_SHARE: Final = 20  # between two snapshots lies at least so many times what one takes
+_TURN: Final = 512  # events, or detections by timers, that are told together
+_PIECE: Final = 32  # events between which others get the loop
+_RETRY: Final = 5 * SECOND
+NOTHING: Final[Mapping[str, bytes | None]] = MappingProxyType({})
+_log = logging.getLogger("tocsin")
+
+
+class Stored(Protocol):
+    """What is asked of a journal that is only read: its small state."""
+
+    def state(self, prefix: str = "") -> dict[str, bytes]:
+        """See `Journal.state`."""
+
+
+class Told(NamedTuple):
+    """What was detected up to here is in the journal."""
+
+    offset: int = 0
+    instant: int = -1
+    """Behind this offset timers have fired up to this instant; -1: none has."""
+
+
+class Watcher:
+    """Detection on a node. Without definitions it does nothing."""
+
+    def __init__(self, node: Node) -> None:
+        """Take up where the journal says. What cannot be taken up halts detection, and is left as it is."""
+        self._node = node
+        self.turn = asyncio.Lock()
+        self.detector: Detector | None = None
+        """None while there is no definition."""
+        self.records: dict[str, bytes] = node.journal.state(RECORD)
+        """What else is known of definitions; see `definitions`."""
+        self.failure: Exception | None = None
+        """Why detection has halted; None: it has not."""
+        self._told = Told()
+        self._saved = 0  # the offset of the stored snapshot
+        self._may_save = 0.0
+        self._untold: list[Event] = []
+        self._reached = Told()  # how far that is which is not told yet
+        self._block: tuple[int, int, list[Event]] = (0, -1, [])
+        self._clock_at = 0  # when the last clock record was appended
+        self._wake = asyncio.Event()
+        try:
+            self.detector = stored_detector(node.journal)
+            if self.detector is not None:
+                self._saved = self.detector.position
+                told = msgspec.msgpack.decode(node.journal.state(POSITION)[POSITION], type=Told)
+                self._told = max(Told(self._saved), told)
+        except Exception as error:  # of a later version, say: nobody should be without alerts for that
+            _log.error("composite events are not detected: %s", error)
+            self.detector, self.failure, self._is_lost = None, error, True
+        else:
+            self._is_lost = False
+
+    # -- reading and telling
+
+    @property
+    def needed(self) -> int | None:
+        """The first offset that recovery would read; None if there is nothing to recover."""
+        if self._is_lost:
+            return 1
+        return None if self.detector is None else self._saved + 1
+
+    def check(self) -> None:
+        """Refuse changes to what could not be taken up.
+
+        Raises:
+            DefinitionError: why.
+        """
+        if self._is_lost:
+            raise DefinitionError(
+                f"detection has halted: {self.failure}", help="open it with the program that wrote it"
+            )
+
+    def hear(self) -> None:
+        """Events were committed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Detect for ever."""
+        while not self._is_lost:
+            self._wake.clear()
+            try:
+                await self.catch_up()
+            except Exception as error:  # the disk is full, a block is damaged, or we are wrong
+                if self.failure is None:
+                    _log.error(
+                        "detection of composite events has halted, and is tried again: %s",
+                        error,
+                        exc_info=None if isinstance(error, TocsinError) else error,
+                    )
+                self.failure = error
+                await self._node.clock.wait(asyncio.Event(), self._node.now() + _RETRY)
+                continue
+            self.failure = None
+            self._node.ring_later()  # a timer may have come or gone
+            await self._wake.wait()
+
+    async def catch_up(self) -> None:
+        """Look through everything that was committed; what it detects is stored then."""
+        async with self.turn:
+            await self.to_head()
+
+    async def to_head(self) -> None:
+        """The same for who holds `turn`."""
+        while self._untold or (self.detector is not None and self.detector.position < self._node.head):
+            detector = self.detector
+            assert detector is not None
+            if not self._untold:
+                await self._look(detector)
+            is_due = detector.position - self._saved >= CHECKPOINT and time.monotonic() >= self._may_save
+            if self._untold or is_due:
+                await self._store(detector, self._reached, save=is_due)
+
+    async def _look(self, detector: Detector) -> None:
+        """Take the next events, and note what they detect unless that was told before."""
+        first = detector.position + 1
+        is_replay = first <= self._told.offset
+        upto = min(self._told.offset if is_replay else self._node.head, first + _TURN - 1)
+        try:
+            events, last = await self._read(first, upto)
+        except TrimmedError:
+            lowest = self._node.journal.first
+            _log.warning("events from %d to %d were trimmed before they were looked at", first, lowest - 1)
+            detector.skip(lowest - 1)
+            return
+        crashpoints.reach("detect-before")
+        found: list[Event] = []
+        self._reached = Told(last)
+        if detector.is_timed and not is_replay:  # a timer may be due between any two
+            for event in events:
+                if not self._fire(detector, event, found):
+                    self._reached = Told(detector.position, detector.time)
+                    break
+                found += detector.feed(event)
+        else:
+            for place in range(0, len(events), _PIECE):
+                found += detector.feed_batch(events[place : place + _PIECE])
+                await asyncio.sleep(0)
+        if self._reached.instant < 0:
+            detector.skip(last)  # a block that was damaged and taken out has no events
+        crashpoints.reach("detect-after")
+        await asyncio.sleep(0)
+        if not is_replay:
+            self._untold = found
+
+    def _fire(self, detector: Detector, event: Event, found: list[Event]) -> bool:
+        """Fire timers due before an event, one instant after the other; False: that is enough for one batch."""
+        assert event.arrived is not None
+        before = as_micros(event.arrived)
+        while (timer := detector.next_timer) is not None and timer < before:
+            was_told = detector.position == self._told.offset and timer <= self._told.instant
+            detected = detector.advance(timer)
+            if not was_told:
+                found += detected
+            if len(found) >= _TURN:
+                return False
+        return True
+
+    async def _store(
+        self, detector: Detector, told: Told, *, save: bool, more: Mapping[str, bytes | None] = NOTHING
+    ) -> None:
+        """Store what was detected, with the position, and if asked to a snapshot; all or nothing."""
+        state: dict[str, bytes | None] = {POSITION: msgspec.msgpack.encode(told), **more}
+        if save:
+            begun = time.monotonic()
+            state[STATE] = detector.snapshot()
+            self._may_save = time.monotonic() + _SHARE * (time.monotonic() - begun)
+            crashpoints.reach("detect-checkpoint")
+        await self._node.store(events=self._untold, state=state)
+        crashpoints.reach("detect-stored")
+        self._untold = []
+        self._told = told
+        if save:
+            self._saved = detector.position
+
+    async def _read(self, first: int, last: int) -> tuple[list[Event], int]:
+        """The next events up to `last` or to the end of their block, and the last offset that was read."""
+        recent = self._node.window.recent(first, last)
+        if recent is not None:
+            return recent, last
+        begin, end, events = self._block
+        if not begin <= first <= end:
+            self._block = begin, end, events = await asyncio.to_thread(_block_at, self._node.journal, first)
+        last = min(last, end)
+        return events[first - begin : last - begin + 1], last
+
+    # -- snapshots and changes
+
+    async def checkpoint(self) -> None:
+        """Store a snapshot of now: what came before is not needed for recovery any more."""
+        async with self.turn:
+            if self.detector is not None:
+                await self.to_head()
+                if self._saved < self.detector.position:
+                    await self._store(self.detector, Told(self.detector.position), save=True)
+
+    async def change(self, detector: Detector | None, name: str, record: bytes | None) -> None:
+        """Go on with another detector, and with what else is known of a definition. The caller holds `turn`."""
+        more = {RECORD + name: record}
+        if detector is None:
+            await self._node.store(state={STATE: None, POSITION: None, **more})
+            self._told, self._saved = Told(), 0
+        else:
+            await self._store(detector, Told(detector.position), save=True, more=more)
+        self.detector = detector
+        self.records.pop(RECORD + name, None)
+        if record is not None:
+            self.records[RECORD + name] = record
+        self.hear()  # there may be timers
+        self._node.peers.demand_changed()
+
+    # -- time
+
+    async def end_instant(self) -> None:
+        """If something is due by now, let it come before anything else does. The caller holds `turn`."""
+        timer = self.detector.next_timer if self.detector is not None else None
+        if timer is not None and timer <= self._node.now():
+            await self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
+            await self.to_head()
+
+    def ring(self, now: int) -> int | None:
+        """Append a clock record if one is due; returns when to ask again, None: when something has happened."""
+        detector = self.detector
+        if detector is None or detector.position < self._node.head or self._untold:
+            return None
+        timer = detector.next_timer
+        if timer is None:
+            return None
+        due = max(timer, detector.time + SILENCE)
+        if due > now:
+            return due
+        if self._clock_at < due or now >= self._clock_at + _RETRY:
+            self._clock_at = now
+            self._node.store(events=[Event(CLOCK, "tocsin")], closes=True).add_done_callback(_forget)
+        return self._clock_at + _RETRY  # by then it has come, or could not be stored
+
+
+def stored_detector(journal: Stored) -> Detector | None:
+    """The detector of the last snapshot in a journal; None: there are no definitions.
+
+    Raises:
+        DefinitionError: a later version of this program has written it.
+    """
+    found = journal.state(STATE)
+    return Detector.restore(found[STATE]) if found else None
+
+
+def _forget(answer: asyncio.Future[list[int]]) -> None:
+    """Nobody waits for a clock record; why it could not be stored is told to publishers."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _block_at(journal: Journal, offset: int) -> tuple[int, int, list[Event]]:
+    """The block that holds an offset: its first and last, and its events, which are none if it was taken out."""
+    block = next(iter(journal.blocks(offset, offset)))
+    return block.first, block.last, block.events()
