@@ -13,8 +13,10 @@ import pytest
 import tocsin
 from tests.helpers import START, event, heard, life, take, testing
 from tocsin import composite
+from tocsin.journal import contract
 from tocsin.journal.contract import Request
 from tocsin.journal.sqlite import SqliteJournal
+from tocsin.node import watcher
 
 either = pytest.mark.parametrize("end", ["close", "crash"])
 PAIR = "SEQ([type = 'a'] AS a, [type = 'b'] AS b) BY k"
@@ -451,6 +453,25 @@ async def test_what_cannot_be_taken_up_halts_detection_and_nothing_else(file_url
         await bus.trim(older_than=timedelta(0))
     with SqliteJournal(file_url.removeprefix("file:"), clock=clock) as journal:
         assert journal.state("detection/state") == {"detection/state": b"of a later time"} and journal.first == 1
+
+
+async def test_a_snapshot_taken_while_catching_up_does_not_tell_again(
+    file_url: str, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract, "DEDUP_LEAST", 1)  # nobody recognises what is told again
+    monkeypatch.setattr(watcher, "CHECKPOINT", 10**9)
+    async with life(file_url, clock, "crash") as bus:
+        await bus.define("pair", PAIR, context="chronicle")
+        await bus.publish_many([made("ab"[n % 2], str(n)) for n in range(2_000)])
+        await testing.settled(bus)
+    clock.advance(3600)
+    monkeypatch.setattr(watcher, "CHECKPOINT", 100)
+    async with life(file_url, clock, "crash") as bus:
+        await testing.settled(bus)
+    async with life(file_url, clock) as bus:
+        sub = await bus.subscribe("type = 'pair'", consumer="ops", past=tocsin.retained(), max_in_flight=5_000)
+        found = await heard(bus, sub)
+        assert len(found) == len(set(found)) == 1_000
 
 
 async def test_a_long_stream_is_detected_from_the_journal(file_url: str, clock: Any) -> None:

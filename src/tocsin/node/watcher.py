@@ -176,7 +176,7 @@ class Watcher:
             return
         crashpoints.reach("detect-before")
         found: list[Event] = []
-        self._reached = Told(last)
+        self._reached = max(self._told, Told(last))  # while catching up, that is behind what was told
         if detector.is_timed and not is_replay:  # a timer may be due between any two
             for event in events:
                 if not self._fire(detector, event, found):
