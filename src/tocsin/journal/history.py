@@ -25,13 +25,14 @@ from tocsin.clock import SECOND, as_micros
 from tocsin.errors import TrimmedError
 from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
+from tocsin.filters.printer import print_scalar
 from tocsin.journal import rows, segments
 from tocsin.journal.bounds import Bound, Last, Since, Within
 from tocsin.journal.contract import Block, Journal
 from tocsin.journal.sieve import Flags, Report, Sieve
 from tocsin.model import Event
 
-__all__ = ["Report", "first_of", "pieces", "scan", "search"]
+__all__ = ["Report", "first_of", "moment_of", "of_id", "pieces", "scan", "search"]
 
 _FEW = 24  # a block of fewer events is read as events: Arrow columns cost more to set up than they save
 _MANY = 8  # filters: from here on an index over all of them is quicker than a sieve for each
@@ -252,10 +253,30 @@ def _newest(quest: _Quest, journal: Journal, first: int, upto: int, count: int) 
 
 def first_of(journal: Journal, bound: Bound, now: int) -> int:
     """Return the first offset that a bound can select. `arrived` never decreases, so a moment is an offset."""
+    if isinstance(bound, Since) and isinstance(bound.x, int):
+        return bound.x
+    moment = moment_of(bound, now)
+    return 1 if moment is None else journal.offset_at(moment)
+
+
+def moment_of(bound: Bound, now: int) -> int | None:
+    """Return the moment before which a bound selects nothing; None: it names none."""
     if isinstance(bound, Since):
-        return bound.x if isinstance(bound.x, int) else journal.offset_at(as_micros(bound.x))
+        return None if isinstance(bound.x, int) else as_micros(bound.x)
     age = bound.within if isinstance(bound, Last) else bound.t if isinstance(bound, Within) else None
-    return 1 if age is None else journal.offset_at(now - age // _MICROSECOND)
+    return None if age is None else now - age // _MICROSECOND
+
+
+def of_id(journal: Journal, id: str, source: str | None = None) -> list[Event]:
+    """Return the events with this id; the archive is asked only if the journal has none. Only those found are made."""
+    filter = Filter(
+        f"id = {print_scalar(id)}" + (f" AND source = {print_scalar(source)}" if source is not None else "")
+    )
+    for first, last in ((journal.kept, journal.head), (journal.first, journal.kept - 1)):
+        found = [event for _, event, _ in scan(journal, {0: filter}, first, last)]
+        if found:
+            return found
+    return []
 
 
 def _blocks(journal: Journal, first: int, last: int, *, backwards: bool = False) -> Iterator[Block]:

@@ -107,6 +107,11 @@ class Reader:
             return meta_of(db, "first", 1)
 
     @property
+    def kept(self) -> int:
+        """The same: a reader of the file sees no archive."""
+        return self.first
+
+    @property
     def file_id(self) -> str:
         """Made with the file and kept with it: tells whether a position, or a lake, belongs to this journal."""
         with self.connection() as db:

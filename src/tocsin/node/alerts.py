@@ -14,8 +14,6 @@ from tocsin.delivery.board import Alert, Status, Step, is_tracked, status_of, st
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Notice
 from tocsin.errors import CancelError, TocsinError, TrimmedError, UnknownEventError
-from tocsin.filters.filter import Filter
-from tocsin.filters.printer import print_scalar
 from tocsin.journal import contract, history
 from tocsin.journal.contract import Note
 from tocsin.journal.rows import expires
@@ -34,10 +32,10 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
     Raises:
         UnknownEventError: there is none, or several sources use this id and `source` is not given.
     """
-    found = await asyncio.to_thread(_search, node, id, source)
+    found = await asyncio.to_thread(history.of_id, node.journal, id, source)
     if not found:
         await node.store()  # what was published without waiting for the disk is in the journal after this
-        found = await asyncio.to_thread(_search, node, id, source)
+        found = await asyncio.to_thread(history.of_id, node.journal, id, source)
     if not found:
         raise UnknownEventError(f"there is no event {id!r}", field="id", help="it was never published, or is trimmed")
     sources = {event.source for event in found}
@@ -48,19 +46,6 @@ async def locate(node: Node, id: str, source: str | None) -> Event:
             help="say which source",
         )
     return found[-1]  # the newest, should an id have come again long after
-
-
-def _search(node: Node, id: str, source: str | None) -> list[Event]:
-    """Events with this id; the archive is asked only if the journal has none. By columns: only those found are made."""
-    filter = Filter(
-        f"id = {print_scalar(id)}" + (f" AND source = {print_scalar(source)}" if source is not None else "")
-    )
-    journal = node.journal
-    for first, last in ((journal.kept, journal.head), (journal.first, journal.kept - 1)):
-        found = [event for _, event, _ in history.scan(journal, {0: filter}, first, last)]
-        if found:
-            return found
-    return []
 
 
 async def cancel(node: Node, id: str, source: str | None, by: str) -> None:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from tocsin.clock import SECOND, as_micros
+from tocsin.clock import as_micros
 from tocsin.composite.builder import Pattern, text_of
 from tocsin.composite.detector import SOURCE, Detector
 from tocsin.composite.explain import Explanation
 from tocsin.composite.expression import Definition
 from tocsin.composite.language import parse
 from tocsin.composite.printer import warnings
-from tocsin.errors import DefinitionError, JournalDamagedError, TocsinError, TrimmedError, UnknownEventError
+from tocsin.errors import DefinitionError, JournalDamagedError, TocsinError, UnknownEventError
 from tocsin.filters.filter import Filter
-from tocsin.filters.printer import print_scalar
 from tocsin.journal import bounds, history
 from tocsin.journal.contract import Journal
+from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 from tocsin.node.pipeline import Node, seen_through
 from tocsin.node.watcher import RECORD, Stored, stored_detector
@@ -89,7 +88,7 @@ async def define(
         return next(each for each in definitions(node) if each.name == name)
     said, watcher, rehearsed = (name, text, context, semantics), node.watcher, None
     if bound is not None:  # most of the past is looked through while detection goes on
-        rehearsed = (watcher.detector or Detector()).rehearsal(*said, max_open=max_open)
+        rehearsed = watcher.draft().rehearsal(*said, max_open=max_open)
         await asyncio.to_thread(_rehearse, node.journal, rehearsed, bound, node.now(), node.head)
     await node.store()  # what was published without waiting for the disk comes before it
     async with watcher.turn:
@@ -97,7 +96,7 @@ async def define(
         if _has_same(node, wanted, replace=replace):  # somebody was quicker
             return next(each for each in definitions(node) if each.name == name)
         await watcher.end_instant()
-        detector = watcher.detector.twin() if watcher.detector is not None else Detector()
+        detector = watcher.draft()
         detector.skip(node.head)
         over = node.now() - 1  # of this instant there may be more to come
         if rehearsed is not None:
@@ -137,7 +136,7 @@ async def undefine(node: Node, name: str) -> None:
     watcher.check()
     async with watcher.turn:
         await watcher.to_head()
-        detector = watcher.detector.twin() if watcher.detector is not None else Detector()
+        detector = watcher.draft()
         detector.undefine(name)
         await seen_through(watcher.change(detector if detector.definitions() else None, name, None))
 
@@ -165,28 +164,17 @@ def explain_stored(journal: Journal, detector: Detector | None, id: str) -> Expl
         UnknownEventError: there is no composite event of this id.
         EventError: none of the definitions, as they are now, made it.
     """
-    wanted = Filter(f"id = {print_scalar(id)} AND source = {print_scalar(SOURCE)}")
-    found = next((event for _, event, _ in history.scan(journal, {0: wanted}, journal.first, journal.head)), None)
-    if found is None or detector is None:
+    events = history.of_id(journal, id, SOURCE)
+    if not events or detector is None:
         raise UnknownEventError(
             f"there is no composite event {id!r}", field="id", help="give the id of an event that a definition made"
         )
-    offsets = {part["offset"] for part in found.data["parts"] if "offset" in part}
-    return detector.explain(found, _events_at(journal, sorted(offsets)))
-
-
-def _events_at(journal: Journal, offsets: Sequence[int]) -> dict[int, Event]:
-    """Events by offset, each block read once; what is trimmed or damaged is left out."""
-    found: dict[int, Event] = {}
-    wanted, last = set(offsets), 0
-    for offset in offsets:
-        if offset <= last:
-            continue
-        with contextlib.suppress(TrimmedError, JournalDamagedError):
-            block = next(iter(journal.blocks(offset, offset)))
-            last = block.last
-            found.update((event.offset or 0, event) for event in block.events() if event.offset in wanted)
-    return found
+    window, constituents = HotWindow(journal=journal), dict[int, Event]()
+    for offset in sorted({part["offset"] for part in events[-1].data["parts"] if "offset" in part}):
+        with contextlib.suppress(JournalDamagedError):  # it does without, as without what is trimmed
+            if (event := window.get(offset)) is not None:
+                constituents[offset] = event
+    return detector.explain(events[-1], constituents)
 
 
 def _infos(records: Mapping[str, bytes], detector: Detector | None, halted: str | None = None) -> list[DefinitionInfo]:
@@ -238,10 +226,8 @@ def _any_of(filters: Iterable[Filter]) -> Filter:
 
 def _instant(journal: Journal, bound: bounds.Bound, now: int, first: int) -> int | None:
     """When the past begins; None: there is none."""
-    if isinstance(bound, bounds.Within):
-        return now - round(bound.t.total_seconds() * SECOND)
-    if isinstance(bound, bounds.Since) and isinstance(bound.x, datetime):
-        return as_micros(bound.x)
+    if not isinstance(bound, bounds.Last) and (moment := history.moment_of(bound, now)) is not None:
+        return moment
     first = max(first, journal.first)
     if first > journal.head:
         return None

@@ -30,11 +30,10 @@ import msgspec
 from tocsin import crashpoints
 from tocsin.clock import SECOND, as_micros
 from tocsin.composite.detector import CLOCK, Detector
-from tocsin.errors import DefinitionError, TocsinError, TrimmedError
+from tocsin.errors import DefinitionError, TocsinError
 from tocsin.model import Event
 
 if TYPE_CHECKING:
-    from tocsin.journal.contract import Journal
     from tocsin.node.pipeline import Node
 
 __all__ = ["RECORD", "Stored", "Watcher", "stored_detector"]
@@ -86,8 +85,7 @@ class Watcher:
         self._saved = 0  # the offset of the stored snapshot
         self._may_save = 0.0
         self._untold: list[Event] = []
-        self._reached = Told()  # how far that is which is not told yet
-        self._block: tuple[int, int, list[Event]] = (0, -1, [])
+        self._reached = self._told  # how far that is which was looked at: never behind what was told
         self._clock_at = 0  # when the last clock record was appended
         self._wake = asyncio.Event()
         try:
@@ -95,7 +93,7 @@ class Watcher:
             if self.detector is not None:
                 self._saved = self.detector.position
                 told = msgspec.msgpack.decode(node.journal.state(POSITION)[POSITION], type=Told)
-                self._told = max(Told(self._saved), told)
+                self._told = self._reached = max(Told(self._saved), told)
         except Exception as error:  # of a later version, say: nobody should be without alerts for that
             _log.error("composite events are not detected: %s", error)
             self.detector, self.failure, self._is_lost = None, error, True
@@ -121,6 +119,10 @@ class Watcher:
             raise DefinitionError(
                 f"detection has halted: {self.failure}", help="open it with the program that wrote it"
             )
+
+    def draft(self) -> Detector:
+        """The detector as it is, to be changed and given to `change`."""
+        return self.detector.twin() if self.detector is not None else Detector()
 
     def hear(self) -> None:
         """Events were committed."""
@@ -166,33 +168,33 @@ class Watcher:
         """Take the next events, and note what they detect unless that was told before."""
         first = detector.position + 1
         is_replay = first <= self._told.offset
-        upto = min(self._told.offset if is_replay else self._node.head, first + _TURN - 1)
-        try:
-            events, last = await self._read(first, upto)
-        except TrimmedError:
-            lowest = self._node.journal.first
+        last = min(self._told.offset if is_replay else self._node.head, first + _TURN - 1)
+        events = await self._read(first, last)
+        lowest = self._node.journal.first
+        if first < lowest and len(events) <= last - first:
             _log.warning("events from %d to %d were trimmed before they were looked at", first, lowest - 1)
             detector.skip(lowest - 1)
             return
         crashpoints.reach("detect-before")
         found: list[Event] = []
-        self._reached = max(self._told, Told(last))  # while catching up, that is behind what was told
+        is_whole = True
         if detector.is_timed and not is_replay:  # a timer may be due between any two
             for event in events:
-                if not self._fire(detector, event, found):
-                    self._reached = Told(detector.position, detector.time)
+                is_whole = self._fire(detector, event, found)
+                if not is_whole:
                     break
                 found += detector.feed(event)
         else:
             for place in range(0, len(events), _PIECE):
                 found += detector.feed_batch(events[place : place + _PIECE])
                 await asyncio.sleep(0)
-        if self._reached.instant < 0:
+        if is_whole:
             detector.skip(last)  # a block that was damaged and taken out has no events
         crashpoints.reach("detect-after")
         await asyncio.sleep(0)
         if not is_replay:
             self._untold = found
+            self._reached = Told(last) if is_whole else Told(detector.position, detector.time)
 
     def _fire(self, detector: Detector, event: Event, found: list[Event]) -> bool:
         """Fire timers due before an event, one instant after the other; False: that is enough for one batch."""
@@ -220,20 +222,18 @@ class Watcher:
         await self._node.store(events=self._untold, state=state)
         crashpoints.reach("detect-stored")
         self._untold = []
-        self._told = told
+        self._told = self._reached = told
         if save:
             self._saved = detector.position
 
-    async def _read(self, first: int, last: int) -> tuple[list[Event], int]:
-        """The next events up to `last` or to the end of their block, and the last offset that was read."""
-        recent = self._node.window.recent(first, last)
+    async def _read(self, first: int, last: int) -> list[Event]:
+        """The events of a range, as far as the journal has them."""
+        window = self._node.window
+        recent = window.recent(first, last)
         if recent is not None:
-            return recent, last
-        begin, end, events = self._block
-        if not begin <= first <= end:
-            self._block = begin, end, events = await asyncio.to_thread(_block_at, self._node.journal, first)
-        last = min(last, end)
-        return events[first - begin : last - begin + 1], last
+            return recent
+        found = await asyncio.to_thread(window.get_many, range(first, last + 1))
+        return [event for event in found if event is not None]
 
     # -- snapshots and changes
 
@@ -250,7 +250,7 @@ class Watcher:
         more = {RECORD + name: record}
         if detector is None:
             await self._node.store(state={STATE: None, POSITION: None, **more})
-            self._told, self._saved = Told(), 0
+            self._told, self._reached, self._saved = Told(), Told(), 0
         else:
             await self._store(detector, Told(detector.position), save=True, more=more)
         self.detector = detector
@@ -266,7 +266,7 @@ class Watcher:
         """If something is due by now, let it come before anything else does. The caller holds `turn`."""
         timer = self.detector.next_timer if self.detector is not None else None
         if timer is not None and timer <= self._node.now():
-            await self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
+            await self._append_clock()
             await self.to_head()
 
     def ring(self, now: int) -> int | None:
@@ -282,8 +282,11 @@ class Watcher:
             return due
         if self._clock_at < due or now >= self._clock_at + _RETRY:
             self._clock_at = now
-            self._node.store(events=[Event(CLOCK, "tocsin")], closes=True).add_done_callback(_forget)
+            self._append_clock().add_done_callback(_forget)
         return self._clock_at + _RETRY  # by then it has come, or could not be stored
+
+    def _append_clock(self) -> asyncio.Future[list[int]]:
+        return self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
 
 
 def stored_detector(journal: Stored) -> Detector | None:
@@ -300,9 +303,3 @@ def _forget(answer: asyncio.Future[list[int]]) -> None:
     """Nobody waits for a clock record; why it could not be stored is told to publishers."""
     if not answer.cancelled():
         answer.exception()
-
-
-def _block_at(journal: Journal, offset: int) -> tuple[int, int, list[Event]]:
-    """The block that holds an offset: its first and last, and its events, which are none if it was taken out."""
-    block = next(iter(journal.blocks(offset, offset)))
-    return block.first, block.last, block.events()
