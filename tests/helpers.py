@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from tocsin import testing
 from tocsin.model import Event
+from tocsin.peers.groups import View
 
 __all__ = [
     "START",
     "ack_all",
+    "briefly",
     "event",
     "head",
     "heard",
@@ -59,7 +61,7 @@ def notices(deliveries: Iterable[Any]) -> list[tuple[str, str | None]]:
 
 
 async def take(bus: Any, sub: Any, count: int | None = None) -> list[Any]:
-    """Up to `count` deliveries that are due now, none of them settled."""
+    """Up to `count` deliveries that are due now, none of them settled; or what is there for a member of a group."""
     got: list[Any] = []
     while True:  # a long queue comes in parts: between them the node reads on
         await testing.settled(bus)
@@ -67,6 +69,11 @@ async def take(bus: Any, sub: Any, count: int | None = None) -> list[Any]:
         got += part
         if not part:
             return got
+
+
+def briefly(items: Iterable[Any]) -> list[Any]:
+    """What a member of a group heard: the members of a view, joined by +, and the data of messages."""
+    return ["+".join(each.members) if isinstance(each, View) else each.data for each in items]
 
 
 async def ack_all(deliveries: Iterable[Any]) -> None:

@@ -13,23 +13,8 @@ import pytest
 
 import tocsin
 from tests.behaviour.test_full_disk import full_disk, slow_disk
-from tests.helpers import event, life, soon, testing
+from tests.helpers import briefly, event, life, soon, take, testing
 from tocsin.peers.groups import Message, View
-
-
-async def heard(bus: Any, group: Any) -> list[Any]:
-    """All that is there for a member."""
-    found: list[Any] = []
-    while True:
-        await testing.settled(bus)
-        part = list(iter(group.poll, None))
-        found += part
-        if not part:
-            return found
-
-
-def short(items: list[Any]) -> list[Any]:
-    return ["+".join(each.members) if isinstance(each, View) else each.data for each in items]
 
 
 async def test_views_and_messages_in_one_order(bus: Any) -> None:
@@ -39,11 +24,11 @@ async def test_views_and_messages_in_one_order(bus: Any) -> None:
         async with bob.join("g") as b:
             await b.cast(2)
             await a.cast(3)
-            assert short(await heard(bus, b)) == ["ann+bob", 2, 3]
+            assert briefly(await take(bus, b)) == ["ann+bob", 2, 3]
             assert a.view == b.view and a.view.members == ("ann", "bob") and a.view.joined == ("bob",)
         await a.cast(4)
-        items = await heard(bus, a)
-    assert short(items) == ["ann", 1, "ann+bob", 2, 3, "ann", 4]
+        items = await take(bus, a)
+    assert briefly(items) == ["ann", 1, "ann+bob", 2, 3, "ann", 4]
     assert [each.sender for each in items if isinstance(each, Message)] == ["ann", "bob", "ann", "ann"]
     assert [each.view.members for each in items if isinstance(each, Message)] == [
         ("ann",),
@@ -66,7 +51,7 @@ async def test_iterating_ends_when_one_leaves(bus: Any) -> None:
                 waiting = asyncio.ensure_future(group.next())
                 await asyncio.sleep(0)
                 await group.leave()
-    assert short(found) == ["test", 1]
+    assert briefly(found) == ["test", 1]
     with pytest.raises(tocsin.GroupError):
         await soon(waiting)
     assert group.view.members == ("test",)  # the last it was in
@@ -82,7 +67,7 @@ async def test_a_lost_member_is_seen_to_be_gone(bus: Any) -> None:
         await b.__aenter__()
         await b.cast("last words")
         await testing.lose(bob)
-        assert short(await heard(bus, a)) == ["ann", "ann+bob", "last words", "ann"]
+        assert briefly(await take(bus, a)) == ["ann", "ann+bob", "last words", "ann"]
         with pytest.raises(tocsin.GroupError):
             await b.cast("from beyond")
         assert [item async for item in b] == []
@@ -94,7 +79,7 @@ async def test_groups_are_apart(bus: Any) -> None:
     async with bus.join("g") as g, bus.join("h") as h:
         await g.cast("to g")
         await h.cast("to h")
-        assert short(await heard(bus, g)) == ["test", "to g"] and short(await heard(bus, h)) == ["test", "to h"]
+        assert briefly(await take(bus, g)) == ["test", "to g"] and briefly(await take(bus, h)) == ["test", "to h"]
 
 
 async def test_misuse(bus: Any) -> None:
@@ -132,8 +117,8 @@ async def test_a_slow_member_holds_up_nobody_and_misses_nothing(bus: Any) -> Non
     async with ann.join("g") as quick, bob.join("g") as slow:
         for block in range(5):
             await asyncio.gather(*(quick.cast(block * 500 + n) for n in range(500)))
-            await heard(bus, quick)
-        data = [each.data for each in await heard(bus, slow) if isinstance(each, Message)]
+            await take(bus, quick)
+        data = [each.data for each in await take(bus, slow) if isinstance(each, Message)]
         assert data == list(range(2500))
     assert all(mailbox.options.durable for mailbox in bus._node.mailboxes.values())  # the members' own are gone
 
@@ -142,7 +127,7 @@ async def test_trimmed_before_it_was_taken_is_said(bus: Any, clock: Any) -> None
     async with bus.join("g") as group:
         for n in range(5):
             await group.cast(n)
-        await heard(bus, group)
+        await take(bus, group)
         for n in range(5):
             await group.cast(n)
         clock.advance(100)
@@ -168,7 +153,7 @@ async def test_total_order_whoever_comes_and_goes(bus: Any) -> None:
                 await group.cast(f"{name}:{n}")
                 for _ in range(chance.randrange(3)):
                     await asyncio.sleep(0)
-            seen[name] = await heard(bus, group)
+            seen[name] = await take(bus, group)
             if chance.random() < 0.4:
                 await testing.lose(face)
 
@@ -208,7 +193,7 @@ async def test_nobody_hears_from_who_is_gone(file_url: str, clock: Any) -> None:
                 with pytest.raises(tocsin.GroupError):
                     await b.cast("too late")
             await asyncio.gather(first, second, gone)
-            assert short(await heard(bus, a)) == ["ann", "ann+bob", "on its way", "behind it", "ann"]
+            assert briefly(await take(bus, a)) == ["ann", "ann+bob", "on its way", "behind it", "ann"]
 
 
 async def test_a_join_that_is_cancelled_is_undone(file_url: str, clock: Any) -> None:
@@ -219,7 +204,7 @@ async def test_a_join_that_is_cancelled_is_undone(file_url: str, clock: Any) -> 
             joining.cancel()
         with pytest.raises(asyncio.CancelledError):
             await joining
-        assert short(await heard(bus, a)) == ["ann", "ann+test", "ann"]
+        assert briefly(await take(bus, a)) == ["ann", "ann+test", "ann"]
         async with bus.join("g") as group:
             assert group.view.members == ("ann", "test")
 
@@ -234,11 +219,11 @@ async def test_leaving_that_cannot_be_stored_can_be_repeated(file_url: str, cloc
             with pytest.raises(tocsin.GroupError):
                 await group.cast(1)
         await group.leave()
-        assert short(await heard(bus, a)) == ["ann", "ann+test", "ann"]
+        assert briefly(await take(bus, a)) == ["ann", "ann+test", "ann"]
 
 
 async def test_casts_have_room_like_events(url: str, clock: Any) -> None:
     async with testing.node(url, clock, max_waiting=10) as bus, AsyncExitStack() as stack:
         groups = [await stack.enter_async_context(bus.as_user(f"m{n}").join("g")) for n in range(3)]
         await asyncio.gather(*(group.cast(n) for n in range(50) for group in groups))
-        assert len([each for each in await heard(bus, groups[0]) if isinstance(each, Message)]) == 150
+        assert len([each for each in await take(bus, groups[0]) if isinstance(each, Message)]) == 150

@@ -21,8 +21,8 @@ import pytest
 
 import tocsin
 from tests.behaviour.test_full_disk import slow_disk
-from tests.helpers import head, heard, ids, life, soon, take, testing
-from tocsin.peers.groups import Message, View
+from tests.helpers import briefly, head, heard, ids, life, soon, take, testing
+from tocsin.peers.groups import Message
 
 EVERYTHING = "TRUE"
 
@@ -35,21 +35,6 @@ def value(number: float, id: str = "", **more: Any) -> tocsin.Event:
 
 def told(changes: Any) -> list[tuple[str, str, str]]:
     return [(each.kind, each.resource, each.by) for each in iter(changes.poll, None)]
-
-
-async def drained(bus: Any, group: Any) -> list[Any]:
-    """All that is there for a member of a group."""
-    found: list[Any] = []
-    while True:
-        await testing.settled(bus)
-        part = list(iter(group.poll, None))
-        found += part
-        if not part:
-            return found
-
-
-def short(items: list[Any]) -> list[Any]:
-    return ["+".join(each.members) if isinstance(each, View) else each.data for each in items]
 
 
 # Publish and subscribe
@@ -191,11 +176,11 @@ async def test_17_a_publisher_that_subscribes_hears_itself(bus: Any) -> None:
 async def test_18_causal_order(bus: Any) -> None:
     """C reads late, when B has long answered; for C, too, the answer comes after what it answers."""
     async with bus.as_user("A").join("g") as a, bus.as_user("B").join("g") as b, bus.as_user("C").join("g") as c:
-        await drained(bus, b)
+        await take(bus, b)
         await a.cast("m1")
         assert (await soon(b.next())).data == "m1"
         await b.cast("m2")
-        assert short(await drained(bus, c)) == ["A+B+C", "m1", "m2"]
+        assert briefly(await take(bus, c)) == ["A+B+C", "m1", "m2"]
 
 
 async def test_19_total_order(bus: Any) -> None:
@@ -206,7 +191,7 @@ async def test_19_total_order(bus: Any) -> None:
         bus.as_user("D").join("g") as d,
     ):
         await asyncio.gather(*(group.cast(f"{name}{n}") for n in range(50) for name, group in (("a", a), ("b", b))))
-        seen = [await drained(bus, group) for group in (d, c, b, a)]
+        seen = [await take(bus, group) for group in (d, c, b, a)]
         orders = [[each.data for each in items if isinstance(each, Message)] for items in seen]
         assert len(orders[0]) == 100 and all(order == orders[0] for order in orders)
         for name in "ab":  # and each sender's own is kept
@@ -224,8 +209,8 @@ async def test_22_what_is_sent_while_a_view_changes(file_url: str, clock: Any) -
             assert not any(each.done() for each in casts)
         await asyncio.gather(*casts)
         b = await joining
-        assert short(await drained(bus, a)) == ["A", "A+B", *range(10)]
-        assert short(await drained(bus, b)) == ["A+B", *range(10)]
+        assert briefly(await take(bus, a)) == ["A", "A+B", *range(10)]
+        assert briefly(await take(bus, b)) == ["A+B", *range(10)]
 
 
 async def test_23_a_handler_blocks(bus: Any) -> None:
@@ -250,11 +235,11 @@ async def test_23_a_handler_blocks(bus: Any) -> None:
             await soon(a.cast(n))
         async with bus.as_user("B").join("g") as b:
             await soon(b.cast("b"))
-        assert short(await drained(bus, a)) == ["stuck+A", 0, 1, 2, 3, 4, "stuck+A+B", "b", "stuck+A"]
+        assert briefly(await take(bus, a)) == ["stuck+A", 0, 1, 2, 3, 4, "stuck+A+B", "b", "stuck+A"]
         stop.set()
         await soon(a.cast("end"))
         await soon(working)
-        assert short(done) == ["stuck", "stuck+A", 0, 1, 2, 3, 4, "stuck+A+B", "b", "stuck+A", "end"]
+        assert briefly(done) == ["stuck", "stuck+A", 0, 1, 2, 3, 4, "stuck+A+B", "b", "stuck+A", "end"]
 
 
 async def test_24_publishing_inside_a_handler(bus: Any) -> None:
@@ -311,7 +296,7 @@ async def test_29_leaving(bus: Any) -> None:
         b = await bus.as_user("B").join("g").__aenter__()
         await b.leave()
         await a.cast("after")
-        assert short(await drained(bus, a)) == ["A", "A+B", "A", "after"]
+        assert briefly(await take(bus, a)) == ["A", "A+B", "A", "after"]
         assert [item async for item in b] == []
 
 
@@ -463,7 +448,7 @@ async def test_39_another_implementation_below(file_url: str, clock: Any) -> Non
             await b.cast(1)
             await a.cast(2)
             await b.leave()
-            transcripts.append((told(changes), await drained(bus, a)))
+            transcripts.append((told(changes), await take(bus, a)))
     assert transcripts[0] == transcripts[1]
 
 
@@ -537,8 +522,8 @@ async def test_44_two_groups(bus: Any) -> None:
         pairs = [("g", ag), ("h", ah), ("g", bg), ("h", bh)]
         await asyncio.gather(*(group.cast(f"{name}{n}") for n in range(20) for name, group in pairs))
         for one, other, name in ((ag, bg, "g"), (ah, bh, "h")):
-            mine = [each for each in await drained(bus, one) if isinstance(each, Message)]
-            theirs = [each for each in await drained(bus, other) if isinstance(each, Message)]
+            mine = [each for each in await take(bus, one) if isinstance(each, Message)]
+            theirs = [each for each in await take(bus, other) if isinstance(each, Message)]
             assert mine == theirs and {each.data[0] for each in mine} == {name} and len(mine) == 40
 
 
