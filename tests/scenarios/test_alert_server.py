@@ -468,7 +468,8 @@ async def test_x3_stress_loses_and_repeats_nothing(bus: Any) -> None:
         for _ in range(20):
             sub = await register(bus, name)
             for d in await take(bus, sub, 5):
-                await d.nak()
+                if not d.notice:  # a word that something was cancelled cannot be given back
+                    await d.nak()
             await bus.unsubscribe(name, sub.id)
 
     readers = [asyncio.ensure_future(consumer(name)) for name in steady]
