@@ -33,6 +33,8 @@
     │   │   └── ServerLost      the server was gone before it answered, and there was no other
     │   └── GroupError          not a member of the group, or one already
     ├── NetworkError            a node that cannot be reached, or the connection to it
+    │   ├── UnauthorizedError   the token is missing, wrong, expired or revoked
+    │   ├── ForbiddenError      you are known, but may not do this
     │   ├── ProtocolError       bytes that are no frame, or more than a limit allows
     │   ├── ConnectionLostError the connection was lost, and what was asked cannot be repeated, or not any longer
     │   └── ReplacedError       a newer session has your name: this one has ended
@@ -62,6 +64,7 @@ __all__ = [
     "FilterLimitError",
     "FilterSetError",
     "FilterTypeError",
+    "ForbiddenError",
     "GroupError",
     "JournalDamagedError",
     "JournalError",
@@ -86,6 +89,7 @@ __all__ = [
     "ServerLost",
     "SessionError",
     "TocsinError",
+    "UnauthorizedError",
     "TextError",
     "TrimmedError",
     "UnknownEventError",
@@ -364,6 +368,14 @@ class GroupError(PeerError):
 
 class NetworkError(TocsinError):
     """A node cannot be reached, or the connection to it does not do what it should."""
+
+
+class UnauthorizedError(NetworkError):
+    """Who you are could not be made sure of: the token is missing, wrong, expired or revoked."""
+
+
+class ForbiddenError(NetworkError):
+    """You are known, but may not do this."""
 
 
 class ProtocolError(NetworkError):

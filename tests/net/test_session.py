@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.helpers import event, soon, testing
 from tests.net.test_protocol import VALUES, frame_of
 from tocsin.net import frames
+from tocsin.net.access import Gate
 from tocsin.net.protocol import JSON, MSGPACK, Codec, Limits
 from tocsin.net.session import Session
 from tocsin.net.verbs import VERBS
@@ -98,7 +99,10 @@ def test_any_frames_in_any_order(codec: Codec, data: st.DataObject) -> None:
                 return None
 
             socket = Script(messages)
-            session = Session(bus._node, bus.as_user, arrive, socket, codec)
+            gate = Gate(bus.as_user)
+            session = Session(
+                bus._node, lambda token, name: gate.admit(token, name, "", "anyone"), arrive, socket, codec
+            )
             await soon(session.run(Limits()))
             assert socket.code in (1000, 4400)
             assert [type(codec.from_server(each)) for each in socket.sent][-1] is frames.Bye

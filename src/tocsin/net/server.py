@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -25,6 +26,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tocsin.errors import NetworkError
+from tocsin.net.access import Caller, Gate
 from tocsin.net.protocol import LIMITS, Codec, Limits, choose
 from tocsin.net.session import Session
 from tocsin.node.pipeline import Node
@@ -64,8 +66,8 @@ class Server:
 
     def __init__(self, bus: Any, *, limits: Limits = LIMITS, routes: tuple[BaseRoute, ...] = ()) -> None:
         """Serve the node of a bus; more routes may be given."""
-        self._bus = bus
         self.node: Node = bus._node
+        self.gate = Gate(bus.as_user)
         self.limits = limits
         self.url = ""
         """Where it is, once it listens."""
@@ -88,7 +90,12 @@ class Server:
     async def _connect(self, websocket: WebSocket) -> None:
         codec, subprotocol = choose(websocket.scope.get("subprotocols", ()))
         await websocket.accept(subprotocol)
-        session = Session(self.node, self._bus.as_user, self._arrive, _Socket(websocket, codec), codec)
+        where = websocket.client.host if websocket.client is not None else ""
+
+        def admit(token: str | None, name: str | None) -> Caller:
+            return self.gate.admit(token, name, where, "client-" + secrets.token_hex(6))
+
+        session = Session(self.node, admit, self._arrive, _Socket(websocket, codec), codec)
         self.sessions.add(session)
         try:
             if self.draining:

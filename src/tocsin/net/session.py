@@ -15,12 +15,22 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from tocsin.errors import ConsumerError, DeliveryError, NetworkError, OverloadError, ProtocolError, TocsinError
+from tocsin.errors import (
+    ConsumerError,
+    DeliveryError,
+    ForbiddenError,
+    NetworkError,
+    OverloadError,
+    ProtocolError,
+    TocsinError,
+    UnauthorizedError,
+)
 from tocsin.journal import bounds
 from tocsin.net import frames
+from tocsin.net.access import Caller
 from tocsin.net.faults import to_wire
 from tocsin.net.outgoing import Outgoing
-from tocsin.net.protocol import BAD_HELLO, BROKEN, REPLACED, SLOW, VERSION, Codec, Limits
+from tocsin.net.protocol import BAD_HELLO, BROKEN, REFUSED, REPLACED, SLOW, VERSION, Codec, Limits
 from tocsin.net.pumps import Pump, ReceiptsPump, SubscriptionPump
 from tocsin.net.verbs import call
 from tocsin.node.pipeline import Node
@@ -58,21 +68,27 @@ class Session:
     """One connection of a client."""
 
     def __init__(
-        self, node: Node, face: Callable[[str], Any], arrive: Callable[[Session], Any], socket: Socket, codec: Codec
+        self,
+        node: Node,
+        admit: Callable[[str | None, str | None], Caller],
+        arrive: Callable[[Session], Any],
+        socket: Socket,
+        codec: Codec,
     ) -> None:
         """Begin on a socket that was accepted.
 
         Args:
             node: the node.
-            face: gives the bus of a name.
+            admit: lets in who shows a token and gives a name.
             arrive: told when it is known who it is; awaited before anything else is done.
             socket: the connection.
             codec: how frames are written on it.
         """
-        self._node, self._face, self._arrive, self._socket, self._codec = node, face, arrive, socket, codec
+        self._node, self._admit, self._arrive, self._socket, self._codec = node, admit, arrive, socket, codec
         self.limits = Limits()
         self.id = secrets.token_hex(8)
         self.name = ""
+        self.caller: Caller
         self._bus: Any = None
         self._loop = asyncio.get_running_loop()
         self._pumps: dict[int, Pump] = {}
@@ -189,12 +205,15 @@ class Session:
             raise _Leave(
                 BAD_HELLO, ProtocolError(f"version {frame.version} is not spoken here", help=f"speak {VERSION}")
             )
-        name = frame.name if frame.name is not None else "client-" + secrets.token_hex(6)
-        if not 0 < len(name) <= 256 or not name.isprintable():
-            raise _Leave(BAD_HELLO, ProtocolError("the name is none", field="name", help="use up to 256 characters"))
-        self.name = name
+        try:
+            self.caller = self._admit(frame.token, frame.name)
+        except (UnauthorizedError, ForbiddenError) as error:
+            raise _Leave(REFUSED, error) from None
+        except ProtocolError as error:
+            raise _Leave(BAD_HELLO, error) from None
+        name = self.name = self.caller.name
         await self._arrive(self)
-        self._bus = self._face(name)
+        self._bus = self.caller.bus
         if frame.options.get("strict_advertise") is True:
             self._bus._session.strict = True
         limits = {each: getattr(self.limits, each) for each in self.limits.__struct_fields__}
