@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS   ?=
-BENCHES ?= match thesis_matching journal delivery detect spark_match spark_source
+BENCHES ?= match thesis_matching journal delivery detect wire ds3 spark_match spark_source
 VENV   := .venv
 PY     := $(VENV)/bin/python
 EXTRAS := fast,xml,server,spark,dev

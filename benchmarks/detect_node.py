@@ -59,7 +59,7 @@ async def _steadily(path: Path, pairs: int) -> dict[str, list[float]]:
             data = {"k": draw.randrange(1000), "number": number}
             await bus.publish(Event("a0", "/bench", f"a{number}", data=data))
             called[number] = time.perf_counter()
-            offsets[number] = (await bus.publish(Event("b0", "/bench", f"b{number}", data=data))).offset
+            offsets[number] = (await bus.publish(Event("b0", "/bench", f"b{number}", data=data))).offset or 0
         await consumer
     heads = [head for _, _, head in commits]
     found: dict[str, list[float]] = {"latency": [], "commits": [], "beyond": []}

@@ -24,13 +24,13 @@ LAYERS = {
     # 2: what happened
     "journal": 2,
     # 3: who gets it, who is there
-    "delivery": 3, "peers": 3,
+    "delivery": 3, "peers": 3, "security": 3,
     # 4: the pipeline; detection and rules inside an application
     "node": 4, "led": 4, "rules": 4,
     # 5: how it travels
     "net": 5,
     # 6: how people use it; the same meaning at scale
-    "client": 6, "remote": 6, "sync": 6, "sync_peers": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6, "demo": 6,
+    "client": 6, "embedded": 6, "remote": 6, "sync": 6, "sync_peers": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6, "demo": 6,
 }  # fmt: skip
 TOP = 6
 
@@ -41,8 +41,8 @@ SIDEWAYS = {
     "cloudevents": {"model", "payload", "errors"},
     "composite": {"filters"},
     "led": {"rules"},
-    "cli": {"spark", "client", "sync"},
-    "client": {"remote"},
+    "cli": {"spark", "client", "sync", "demo"},
+    "client": {"remote", "embedded"},
     "sync": {"client", "sync_peers"},
     "testing": {"client"},
     "demo": {"client", "spark"},

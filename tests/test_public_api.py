@@ -59,6 +59,7 @@ PUBLIC = [
     "SessionError",
     "Subscription",
     "TocsinError",
+    "TokenError",
     "TrimmedError",
     "UnauthorizedError",
     "UnknownEventError",

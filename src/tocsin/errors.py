@@ -38,6 +38,7 @@
     │   ├── ProtocolError       bytes that are no frame, or more than a limit allows
     │   ├── ConnectionLostError the connection was lost, and what was asked cannot be repeated, or not any longer
     │   └── ReplacedError       a newer session has your name: this one has ended
+    ├── TokenError              a token cannot be made like this, or the file of tokens cannot be read; `.field`
     └── RuleError               a rule or an agent that cannot be made like this, or an action that failed
         └── RuleDepthError      rules trigger rules trigger rules: deeper than allowed
 
@@ -89,6 +90,7 @@ __all__ = [
     "ServerLost",
     "SessionError",
     "TocsinError",
+    "TokenError",
     "UnauthorizedError",
     "TextError",
     "TrimmedError",
@@ -388,6 +390,10 @@ class ConnectionLostError(NetworkError):
 
 class ReplacedError(NetworkError):
     """A newer session has connected under the same name, so this one has ended."""
+
+
+class TokenError(TocsinError):
+    """A token cannot be made like this, or the file that tokens are kept in cannot be read: then nobody is let in."""
 
 
 class RuleError(TocsinError):

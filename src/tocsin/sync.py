@@ -236,6 +236,11 @@ class Bus:
         """Publish events together."""
         return self._runner.run(self._inner.publish_many(events))
 
+    @property
+    def spooled(self) -> int:
+        """Events that wait in the spool until the node can be reached."""
+        return self._inner.spooled
+
     def subscribe(
         self,
         filter: str | Filter,

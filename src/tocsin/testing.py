@@ -23,6 +23,7 @@ crash_at = arm
 
 _serving: dict[str, Bus] = {}
 """Nodes that `node` has put on the network, by their address."""
+_servers: dict[str, Any] = {}
 
 
 def node(
@@ -39,12 +40,12 @@ async def _served(name: str, clock: Clock | None, options: dict[str, Any]) -> As
     from tocsin.net import serve
 
     async with connect("memory:", name="node", clock=clock, **options) as bus, serve(bus) as server:
-        _serving[server.url] = bus
+        _serving[server.url], _servers[server.url] = bus, server
         try:
             async with connect(server.url, name=name) as remote:
                 yield remote
         finally:
-            del _serving[server.url]
+            del _serving[server.url], _servers[server.url]
 
 
 def _node_of(bus: Any) -> Node:
@@ -73,6 +74,12 @@ async def crash(bus: Bus) -> None:
     node.journal.abandon()
 
 
-async def lose(bus: Bus) -> None:
+async def lose(bus: Any) -> None:
     """End a face of a node (`bus.as_user(…)`) as a lost connection would: what it had is withdrawn."""
-    await bus._session.end(crashed=True)
+    if isinstance(bus, Bus):
+        await bus._session.end(crashed=True)
+        return
+    there = _servers[bus._url]._named.get(bus.name)
+    await bus._abort()
+    if there is not None:
+        await there.ended()

@@ -1,7 +1,6 @@
 """The behaviour suite runs on every kind of bus: embedded on memory and on a file, and remote through a real socket.
 
-A test that looks inside the node, or counts on what a buffer in the client must change, says so with
-`@pytest.mark.embedded("why")` and does not run on `ws:`.
+A test that looks inside the node says so with `@pytest.mark.embedded("why")` and does not run on `ws:`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,6 @@ from __future__ import annotations
 import pytest
 
 EMBEDDED_MODULES = {
-    "test_discovery": "peers are not on the wire yet",
-    "test_membership": "peers are not on the wire yet",
-    "test_requests": "peers are not on the wire yet",
     "test_sync": "its remote side is in tests/net/test_sync.py, with a server in another thread",
 }
 """File → why none of its tests runs on `ws:`."""

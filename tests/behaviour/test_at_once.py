@@ -26,7 +26,6 @@ async def cut_off(bus: Any, ticks: int, text: str, **options: Any) -> Any:
         return await subscribing
 
 
-@pytest.mark.embedded("a subscribe that is cancelled may have been carried out before the node hears of it")
 @pytest.mark.parametrize("consumer", [None, "ops"])
 async def test_cancelled_subscribe_leaves_nothing(bus: Any, consumer: str | None) -> None:
     await bus.publish_many(numbered(3))
@@ -38,7 +37,6 @@ async def test_cancelled_subscribe_leaves_nothing(bus: Any, consumer: str | None
         assert await bus.consumers() == []
 
 
-@pytest.mark.embedded("a subscribe that is cancelled may have been carried out before the node hears of it")
 async def test_cancelled_subscribe_leaves_a_consumer_as_it_was(bus: Any) -> None:
     await bus.subscribe("n < 3", consumer="ops")
     await bus.publish_many(numbered(3))
@@ -51,7 +49,6 @@ async def test_cancelled_subscribe_leaves_a_consumer_as_it_was(bus: Any) -> None
         assert [text for _, text in ops.subscriptions] == ["n < 3"]
 
 
-@pytest.mark.embedded("a subscribe that is cancelled may have been carried out before the node hears of it")
 @pytest.mark.parametrize("replay", [False, True])
 async def test_cancelled_subscribe_loses_nothing_that_waits(bus: Any, replay: bool) -> None:
     """What waits for a closed subscription is on its way to the new one when that is cut off."""
@@ -66,7 +63,6 @@ async def test_cancelled_subscribe_loses_nothing_that_waits(bus: Any, replay: bo
         await bus.forget("ops")
 
 
-@pytest.mark.embedded("a subscribe that is cancelled may have been carried out before the node hears of it")
 async def test_cancelled_subscribe_gives_its_past_to_nobody(bus: Any) -> None:
     await bus.publish_many(numbered(3))
     sub = await bus.subscribe("n > 0", consumer="ops")

@@ -58,7 +58,6 @@ async def test_member_with_fewest_in_flight_is_first(bus: Any) -> None:
     await asyncio.gather(*waits, return_exceptions=True)
 
 
-@pytest.mark.embedded("polls more than one ahead without a pause")
 async def test_load_is_shared_when_all_wait(bus: Any) -> None:
     members = await join(bus, "a", "b", "c", "d")
     await bus.publish_many(numbered(40))

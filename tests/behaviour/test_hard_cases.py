@@ -178,7 +178,6 @@ async def test_given_back_out_of_order_comes_in_order_to_each_handle(bus: Any) -
     assert await heard(bus, high) == ["11"]
 
 
-@pytest.mark.embedded("a window of one is taken up by the buffer of one of the two")
 @pytest.mark.parametrize("verb", ["ack", "nak", "term", "close"])
 async def test_room_in_the_window_is_told_to_every_subscription(bus: Any, verb: str) -> None:
     """The window is the consumer's: what one handle lets go of lets another go on."""
@@ -271,7 +270,6 @@ async def test_replay_that_waits_is_pending(bus: Any) -> None:
     assert (await bus.status("1")).pending == []
 
 
-@pytest.mark.embedded("what the replay would give is in the buffer of the first")
 async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
     sub = await bus.subscribe("n < 5", consumer="ops")
     await bus.publish_many(numbered(2))
@@ -283,7 +281,6 @@ async def test_replay_leaves_alone_what_is_in_hand(bus: Any) -> None:
     assert await in_flight(bus) == 0
 
 
-@pytest.mark.embedded("what the replay would give is in the buffer of the first")
 async def test_replay_of_what_was_given_back_can_be_given_back_too(bus: Any) -> None:
     """There is one event, however many subscriptions could give it: whoever has it now has it alone."""
     sub = await bus.subscribe("n < 5", consumer="ops")

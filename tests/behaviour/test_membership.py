@@ -13,7 +13,7 @@ import pytest
 
 import tocsin
 from tests.behaviour.test_full_disk import full_disk, slow_disk
-from tests.helpers import briefly, event, life, soon, take, testing
+from tests.helpers import briefly, event, life, node_of, soon, take, testing
 from tocsin.peers.groups import Message, View
 
 
@@ -120,9 +120,10 @@ async def test_a_slow_member_holds_up_nobody_and_misses_nothing(bus: Any) -> Non
             await take(bus, quick)
         data = [each.data for each in await take(bus, slow) if isinstance(each, Message)]
         assert data == list(range(2500))
-    assert all(mailbox.options.durable for mailbox in bus._node.mailboxes.values())  # the members' own are gone
+    assert all(mailbox.options.durable for mailbox in node_of(bus).mailboxes.values())  # the members' own are gone
 
 
+@pytest.mark.embedded("messages wait in the client first; tests/net/test_peers.py has it with a raw connection")
 async def test_trimmed_before_it_was_taken_is_said(bus: Any, clock: Any) -> None:
     async with bus.join("g") as group:
         for n in range(5):

@@ -61,7 +61,6 @@ async def test_low_event_starves_behind_urgent_ones_by_default(bus: Any) -> None
     assert (await heard(bus, sub))[-1] == "low"
 
 
-@pytest.mark.embedded("`fair` is applied when the node sends, and the buffer is larger than what is sent")
 async def test_fair_keeps_a_share_for_lower_levels(bus: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="ops", fair=0.1)
     await bus.publish_many(numbered(200, priority=9))

@@ -254,11 +254,10 @@ async def test_attempts_begin_anew_after_a_restart(file_url: str, clock: Any, en
         assert [(d.event.id, d.attempt) for d in got] == [("1", 1), ("2", 1)]
 
 
-@pytest.mark.embedded("the buffer was filled before the limit is reached")
 async def test_so_many_given_back_with_a_delay_and_no_more(
     bus: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tocsin.delivery.mailbox._MOST_RESTING", 3)
+    monkeypatch.setattr("tocsin.delivery.hands._MOST_RESTING", 3)
     sub = await bus.subscribe("TRUE", consumer="ops", order="journal")
     await bus.publish_many(numbered(6))
     for _ in range(3):
@@ -341,9 +340,8 @@ async def test_cancelling_what_is_expired_does_nothing(bus: Any, clock: Any) -> 
     assert (await bus.status("a")).state == "expired"
 
 
-@pytest.mark.embedded("notices are sent at once, so none waits")
 async def test_only_so_many_notices_wait(bus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tocsin.delivery.mailbox._MOST_NOTICES", 2)
+    monkeypatch.setattr("tocsin.delivery.notices._MOST_NOTICES", 2)
     sub = await bus.subscribe("TRUE", consumer="ops")
     await bus.publish_many(numbered(3))
     await heard(bus, sub)
@@ -352,7 +350,6 @@ async def test_only_so_many_notices_wait(bus: Any, monkeypatch: pytest.MonkeyPat
     assert [id for _, id in notices(await take(bus, sub))] == ["2", "3"]
 
 
-@pytest.mark.embedded("which member of a group is told is not promised")
 async def test_one_notice_for_a_group(bus: Any) -> None:
     one, two = [await bus.subscribe("TRUE", consumer=name, group="crew") for name in ("one", "two")]
     await bus.publish(event("a"))
@@ -432,7 +429,6 @@ async def test_dead_letter_is_no_ack_in_status(bus: Any) -> None:
         assert (status.state, status.delivered, status.acked, status.pending) == ("settled", ["ops"], [], [])
 
 
-@pytest.mark.embedded("the other member has one event in its buffer")
 async def test_group_is_pending_as_a_whole_and_members_ack(bus: Any) -> None:
     one, _ = [await bus.subscribe("TRUE", consumer=name, group="crew") for name in ("one", "two")]
     await bus.publish_many([event("plain"), event("tracked", ack="client")])

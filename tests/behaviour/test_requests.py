@@ -13,8 +13,8 @@ import pytest
 
 import tocsin
 from tests.behaviour.test_full_disk import slow_disk
-from tests.helpers import head, life, soon, testing
-from tocsin.node import requests, serving
+from tests.helpers import head, life, node_of, soon, testing
+from tocsin.node import requests
 from tocsin.peers import servers
 
 
@@ -240,7 +240,8 @@ async def test_no_answer_in_time(bus: Any, clock: Any) -> None:
         again = asyncio.ensure_future(bus.request("r"))
         hands.answer(await hands.take(), "this one")
         assert await soon(again) == "this one"
-        assert bus._node.peers.exchange._open == {} and bus._node.peers.exchange._counts == {}
+        exchange = node_of(bus).peers.exchange
+        assert exchange._open == {} and exchange._counts == {}
 
 
 async def test_all_in_time_but_one(bus: Any, clock: Any) -> None:
@@ -264,7 +265,8 @@ async def test_who_does_not_wait_any_more(bus: Any) -> None:
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert bus._node.peers.exchange._open == {}
+        await testing.settled(bus)
+        assert node_of(bus).peers.exchange._open == {}
         hands.answer(taken, None)
 
 
@@ -339,7 +341,7 @@ async def test_a_clean_end_does_not_wait_for_ever(bus: Any, clock: Any) -> None:
     ending = asyncio.ensure_future(serving_.__aexit__(None, None, None))
     await depleted(bus)
     await testing.settled(bus)
-    clock.advance(serving.DRAIN)
+    clock.advance(requests.DRAIN)
     with pytest.raises(tocsin.ServerLost):
         await soon(asking)
     await soon(ending)
@@ -464,6 +466,7 @@ async def test_a_thousand_at_once(bus: Any) -> None:
     assert [each["data"] for each in answers] == list(range(1000))
 
 
+@pytest.mark.embedded("it makes a server by hand, as the network does")
 async def test_what_cannot_be_delivered_goes_to_another(bus: Any) -> None:
     """What a network server does when a connection is clogged: it raises."""
 
@@ -481,6 +484,7 @@ async def test_what_cannot_be_delivered_goes_to_another(bus: Any) -> None:
     assert not server.in_hand
 
 
+@pytest.mark.embedded("it makes a server by hand, as the network does")
 async def test_a_server_without_a_function(bus: Any) -> None:
     """What a network server does: it is handed requests, and brings the answers later; strange ones do no harm."""
     handed: list[Any] = []
@@ -552,9 +556,9 @@ async def test_every_request_ends_whatever_servers_do(bus: Any, clock: Any, seed
         return "replied"
 
     asking: list[Any] = []
-    for _ in range(40):
+    for step in range(40):
         if not faces or (len(faces) < 5 and chance.random() < 0.6):
-            face = bus.as_user(f"s{chance.randrange(100)}")
+            face = bus.as_user(f"s{step}")
             await face.serve("r", handler).__aenter__()
             faces.append(face)
         else:
@@ -569,5 +573,5 @@ async def test_every_request_ends_whatever_servers_do(bus: Any, clock: Any, seed
     assert set(ends) <= {"replied", "RequestFailed", "RequestTimeout", "ServerLost", "NoServer"} and ends["replied"]
     for face in faces:
         await face.close()
-    exchange = bus._node.peers.exchange
+    exchange = node_of(bus).peers.exchange
     assert exchange._open == {} and exchange._counts == {} and exchange.servers.of("r") == []

@@ -28,7 +28,7 @@ async def test_checked_again_when_sent(bus: Any, clock: Any) -> None:
     assert await heard(bus, sub) == ["long", "forever"]
 
 
-@pytest.mark.embedded("a client learns what time the node has with the next frame")
+@pytest.mark.embedded("turns the clock inside the node, of which a client hears with the next frame")
 async def test_checked_when_sent_without_a_moment_to_tidy_up(bus: Any, clock: Any) -> None:
     sub = await bus.subscribe("TRUE", consumer="ops")
     await bus.publish(event("a", ttl=10))

@@ -60,11 +60,11 @@ async def test_killed_server_loses_nothing_answered_and_repeats_nothing_settled(
                 progress.notify_all()
 
     async def settle(sub: Any) -> None:
-        async for delivery in sub:
-            if delivery.event.id in settled:
-                repeated.append(delivery.event.id)
-            await delivery.ack()
-            settled.add(delivery.event.id)
+        async for batch in sub.batches(20):
+            got = [delivery.event.id for delivery in batch]
+            repeated.extend(id for id in got if id in settled)
+            await batch.ack()
+            settled.update(got)
 
     async def until(count: int) -> None:
         async with progress:
@@ -135,3 +135,60 @@ async def test_killed_client_loses_nothing_and_nothing_settled_comes_again(tmp_p
                 left.add(delivery.event.id)
                 await delivery.ack()
         assert published <= got | left, "what was got may be settled, though the client did not live to say so"
+
+
+async def test_members_of_a_group_killed_in_many_short_lives(tmp_path: Path) -> None:
+    """Two members with priorities and a replay beside them; every life of either is short, and so are the server's."""
+    chance, port = random.Random(8), free_port()
+    url = f"file:{tmp_path / 'plant.db'}"
+    published: set[str] = set()
+    got: set[str] = set()
+    settled: set[str] = set()
+    faults: list[str] = []
+
+    def live(address: str, number: int, stack: contextlib.ExitStack, server: Any) -> None:
+        with program("member", address, number) as client:
+            assert client.stdout is not None
+            read: set[str] = set()
+            end = chance.randrange(20, 250)
+            for lines, line in enumerate(client.stdout, 1):
+                if not line.endswith("\n"):
+                    break
+                what, id = line.split()
+                if what == "published":
+                    published.add(id)
+                elif what == "settled":
+                    settled.add(id)
+                elif what == "got":
+                    if id in settled:
+                        faults.append(id)
+                    got.add(id)
+                else:  # of the past, settled before it is said
+                    if id in read:
+                        faults.append(id)
+                    read.add(id)
+                if lines == end:
+                    client.send_signal(signal.SIGKILL)
+                    if server is not None:  # the other member goes on with the next
+                        server.send_signal(signal.SIGKILL)
+                        server.wait()
+                        stack.enter_context(program("server", url, port))
+
+    for life in range(3):
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(program("server", url, port))
+            address = await asyncio.to_thread(first_line, server)
+            kills = server if life == 1 else None
+            one = asyncio.to_thread(live, address, 2 * life, stack, kills)
+            await asyncio.gather(one, asyncio.to_thread(live, address, 2 * life + 1, stack, None))
+    assert faults == [], "settled, and came again"
+    async with tocsin.connect(url) as bus:
+        sub = await bus.subscribe("kind = 'work'", consumer="heir", group="crew")
+        left: set[str] = set()
+        while (await bus.consumers())[0].lag:
+            delivery = await soon(sub.next())
+            assert delivery.event.id not in settled
+            left.add(delivery.event.id)
+            await delivery.ack()
+    assert published <= got | left
+    assert len(published) > 20

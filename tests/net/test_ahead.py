@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.helpers import event, heard, numbered, soon, take, testing
+from tests.helpers import ack_all, event, heard, ids, notices, numbered, soon, take, testing
 
 
 @asynccontextmanager
@@ -20,20 +20,67 @@ async def test_idle_member_of_a_group_does_not_keep_what_it_never_took(clock: An
     async with remote(clock) as bus:
         idle = await bus.subscribe("TRUE", consumer="idle", group="crew")
         busy = await bus.subscribe("TRUE", consumer="busy", group="crew")
+        await bus.publish_many(numbered(20))
+        await testing.settled(bus)  # ten lie in the buffer of each
+        got = await take(bus, busy)
+        assert sorted(ids(got), key=int) == [str(n) for n in range(1, 21)]
+        assert {d.attempt for d in got} == {1}
+        await ack_all(got)
+        waiting = asyncio.ensure_future(idle.next())  # it asks, and the other only takes ahead
+        await testing.settled(bus)
+        await bus.publish_many(numbered(1, first=21))
+        assert (await soon(waiting)).event.id == "21"
+
+
+async def test_who_waits_gets_it_from_a_buffer_on_another_connection(clock: Any) -> None:
+    async with remote(clock) as bus:
+        other = bus.as_user("other")
+        idle = await bus.subscribe("TRUE", consumer="idle", group="crew")
+        await bus.publish_many(numbered(8))
+        await testing.settled(bus)
+        busy = await other.subscribe("TRUE", consumer="busy", group="crew")
+        got = [await soon(busy.next()) for _ in range(8)]
+        assert sorted(ids(got)) == [str(n) for n in range(1, 9)]
+        assert idle.poll() is None
+
+
+async def test_what_was_taken_is_not_given_to_who_asks_for_it(clock: Any) -> None:
+    """The node asks for what the application has taken at this moment: it is the application's, and can be settled."""
+    async with remote(clock) as bus:
+        first = await bus.subscribe("TRUE", consumer="first", group="crew")
+        await bus.publish_many(numbered(6))
+        await testing.settled(bus)
+        second = await bus.as_user("other").subscribe("TRUE", consumer="second", group="crew")
+        waiting = asyncio.ensure_future(second.next())
+        taken = [first.poll() for _ in range(5)]
+        got = [await soon(waiting), *await take(bus, second)]
+        assert sorted(ids(taken + got)) == [str(n) for n in range(1, 7)]
+        await ack_all(taken + got)
+        assert {each.lag for each in await bus.consumers()} == {0}
+
+
+async def test_notices_of_a_lost_connection_come_again(clock: Any) -> None:
+    async with remote(clock) as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops")
         await bus.publish_many(numbered(2))
-        [one] = await take(bus, busy)
-        await one.ack()
-        clock.advance(31)
-        [two] = await take(bus, busy)
-        assert two.attempt == 1
-        await two.ack()
-        await bus.publish(event("3"))
-        assert await heard(bus, busy) == ["3"]
-        waiting = asyncio.ensure_future(idle.next())  # it asks again, so it gets its share
+        await heard(bus, sub)
+        await bus.cancel("1")
+        await testing.settled(bus)  # the notice is in the buffer
+        bus._link._wire.abort()
         await testing.settled(bus)
-        await bus.publish_many(numbered(2, first=4))
+        assert notices(await take(bus, sub)) == [("tocsin.cancelled", "1")]
+
+
+async def test_unsent_event_of_a_consumer_that_is_not_durable_outlives_a_connection(clock: Any) -> None:
+    async with remote(clock) as bus:
+        sub = await bus.subscribe("TRUE", max_in_flight=2)
+        await bus.publish_many(numbered(3, priority=1))
+        await bus.publish_many(numbered(3, first=4, priority=9))
+        got = await take(bus, sub, 2)
+        assert ids(got) == ["4", "5"]  # the highest offsets, and the lowest were never sent
+        bus._link._wire.abort()
         await testing.settled(bus)
-        assert (await soon(waiting)).event.id in ("4", "5")
+        assert await heard(bus, sub) == ["6", "1", "2", "3"]
 
 
 async def test_what_waits_too_long_in_a_buffer_costs_no_attempt(clock: Any) -> None:

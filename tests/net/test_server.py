@@ -54,7 +54,7 @@ class Raw:
 
 @asynccontextmanager
 async def stranger(url: str, name: str | None = "stranger") -> AsyncIterator[Raw]:
-    async with ws_connect(url + "/bus", subprotocols=["tocsin.1.json"], compression=None) as socket:  # type: ignore[list-item]
+    async with ws_connect(url + "/bus", subprotocols=["tocsin.1.json"], compression=None, max_size=None) as socket:  # type: ignore[list-item]
         raw = Raw(socket)
         if name is not None:
             assert (await raw.ask(op="hello", version=1, name=name))["op"] == "welcome"
@@ -189,7 +189,7 @@ async def test_lost_connection_comes_back_and_everything_goes_on() -> None:
         await remote._ping()
         one, two = sub.poll(), sub.poll()
         seen = [fleeting.poll(), fleeting.poll()]
-        remote._link._socket.transport.abort()
+        remote._link._wire.abort()
         publishing = asyncio.gather(*(remote.publish(each) for each in numbered(3, first=6)))
         await one.ack()  # of the connection before
         assert [p.offset for p in await soon(publishing)] == [6, 7, 8]

@@ -19,6 +19,7 @@ from tocsin.net.session import Session
 from tocsin.net.verbs import VERBS
 
 SMALL = st.integers(0, 4)
+NAMES = st.sampled_from(["a", "b", "", 7, "a\n"])
 
 
 class Script:
@@ -53,6 +54,9 @@ def sensible(codec: Codec) -> st.SearchStrategy[Any]:
             "source": st.none() | st.just("plant"),
         },
     ).map(codec.value)
+    watched = st.one_of(st.none(), VALUES, st.fixed_dictionaries({"filter": st.sampled_from(["TRUE", "n >", 7])})).map(
+        codec.value
+    )
     return st.one_of(
         st.builds(frames.Publish, SMALL, st.lists(event_part, max_size=3)),
         st.builds(
@@ -76,7 +80,25 @@ def sensible(codec: Codec) -> st.SearchStrategy[Any]:
         st.builds(frames.Credit, SMALL, SMALL),
         st.builds(frames.Close, SMALL, SMALL),
         st.builds(frames.Call, SMALL, verbs, arguments),
-        st.builds(frames.Watch, SMALL, SMALL, st.sampled_from(["receipts", "x"]), st.just(codec.value(None)), SMALL),
+        st.builds(
+            frames.Watch, SMALL, SMALL, st.sampled_from(["receipts", "resources", "demand", "x"]), watched, SMALL
+        ),
+        st.builds(frames.Serve, SMALL, SMALL, NAMES),
+        st.builds(frames.Answer, SMALL, SMALL.map(str), VALUES.map(codec.value)),
+        st.builds(frames.Fail, SMALL, SMALL.map(str), st.text(max_size=4)),
+        st.builds(frames.Withdraw, SMALL, SMALL, st.just(False) | st.booleans()),
+        st.builds(
+            frames.Request,
+            SMALL,
+            NAMES,
+            VALUES.map(codec.value),
+            st.sampled_from([0.01, 0, -1, "x", 1e300]),
+            st.sampled_from(["one", "first", "all", 7]),
+        ),
+        st.builds(frames.Drop, SMALL),
+        st.builds(frames.Join, SMALL, SMALL, NAMES, SMALL, SMALL, SMALL),
+        st.builds(frames.Cast, SMALL, SMALL, VALUES.map(codec.value), st.none() | st.text(max_size=2)),
+        st.builds(frames.Leave, SMALL, SMALL),
         st.builds(frames.Ping, SMALL),
     )
 
@@ -99,7 +121,7 @@ def test_any_frames_in_any_order(codec: Codec, data: st.DataObject) -> None:
                 return None
 
             socket = Script(messages)
-            gate = Gate(bus.as_user)
+            gate = Gate(bus._node, bus.as_user)
             session = Session(
                 bus._node, lambda token, name: gate.admit(token, name, "", "anyone"), arrive, socket, codec
             )

@@ -56,6 +56,36 @@ def test_the_same_verbs(server_url: str) -> None:
         bus.publish(event("y"))
 
 
+def test_peers(server_url: str) -> None:
+    with tocsin.sync.connect(server_url, name="a") as a, tocsin.sync.connect(server_url, name="b") as b:
+        changes = a.resources(timeout=5)
+        assert changes.poll() is None
+        b.advertise("v > 1")
+        assert changes.next(5).kind == "found"
+        nobody = b.demand("v > 1")
+        assert not nobody
+        sub = a.subscribe("v > 2")
+        wanted = nobody.changed(5)
+        assert wanted and len(wanted.consumers) == 1
+        sub.close()
+        with b.serve("r", lambda request: {"twice": 2 * b.request("inner", request.data)}) as served:
+            assert served.resource == "r"
+            with a.serve("inner", lambda request: request.data + 1):
+                assert a.request("r", 4, timeout=5) == {"twice": 10}
+            with pytest.raises(tocsin.RequestFailed, match="NoServer"):
+                a.request("r", 4, timeout=5)
+        with a.join("g", timeout=5) as one:
+            with b.join("g", timeout=0.2) as two:
+                assert two.view.members == ("a", "b")
+                two.cast("hi")
+                assert [getattr(each, "data", "view") for each in two] == ["view", "hi"]
+            seen = [one.next(5) for _ in range(4)]
+            assert [getattr(each, "data", "view") for each in seen] == ["view", "view", "hi", "view"]
+        with pytest.raises(tocsin.GroupError):
+            one.cast("gone")
+        changes.close()
+
+
 def test_batches(server_url: str) -> None:
     with tocsin.sync.connect(server_url) as bus:
         sub = bus.subscribe("TRUE", consumer="ops", timeout=0.5)

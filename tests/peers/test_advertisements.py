@@ -19,10 +19,10 @@ def said(change: Change | None) -> str | None:
 
 def test_found_then_advertised_unadvertised_then_depleted() -> None:
     ads = Advertisements()
-    assert ads.advertise("1", "p1", R) == Change("found", "a > 1", "p1")
-    assert ads.advertise("2", "p2", R) == Change("advertised", "a > 1", "p2")
-    assert ads.unadvertise("1", R) == Change("unadvertised", "a > 1", "p1")
-    assert ads.unadvertise("2", R) == Change("depleted", "a > 1", "p2")
+    assert ads.advertise("1", "p1", R) == Change("found", "a > 1", "p1", session="1")
+    assert ads.advertise("2", "p2", R) == Change("advertised", "a > 1", "p2", session="2")
+    assert ads.unadvertise("1", R) == Change("unadvertised", "a > 1", "p1", session="1")
+    assert ads.unadvertise("2", R) == Change("depleted", "a > 1", "p2", session="2")
     assert ads.now() == []
 
 
@@ -51,7 +51,7 @@ def test_leaving_is_withdrawing_everything() -> None:
 def test_events_and_requests_of_one_text_are_two_resources() -> None:
     ads = Advertisements()
     ads.advertise("1", "p", Resource("x"))
-    assert ads.advertise("1", "p", Resource("x", served=True)) == Change("found", "x", "p", served=True)
+    assert ads.advertise("1", "p", Resource("x", served=True)) == Change("found", "x", "p", served=True, session="1")
 
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 DS3's words become ours: publisher, subscriber, client, server → faces of a node (`bus.as_user`), notify → publish,
 query → filter, document → data, OnResourceFound … → what `resources()` tells, leave → close, crash → `testing.lose`,
 broadcast → `cast`, block and view → a view that is being stored. "No network message" reads "no message to any other
-client"; 8 reads "with no bound on the past", 32 "NoServer at once". Not here, since they need a network: 14, 20, 21,
-25, 26, 34, 41, 42.
+client"; 8 reads "with no bound on the past", 32 "NoServer at once". In `test_ds3_network.py`, with all of
+these over a socket: 14, 20, 21, 25, 26, 34. Benchmarks: 41, 42.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def value(number: float, id: str = "", **more: Any) -> tocsin.Event:
     return tocsin.Event("NewValue", "Rektron/SQC", **({"id": id} if id else {}), data=data)
 
 
-def told(changes: Any) -> list[tuple[str, str, str]]:
+async def told(bus: Any, changes: Any) -> list[tuple[str, str, str]]:
+    await testing.settled(bus)
     return [(each.kind, each.resource, each.by) for each in iter(changes.poll, None)]
 
 
@@ -127,18 +128,20 @@ async def test_09_a_publisher_joins_late(bus: Any) -> None:
 async def test_10_found_by_who_joins_and_not_again_by_others(bus: Any) -> None:
     publisher = bus.as_user("P")
     before = bus.as_user("before").resources()
+    await testing.settled(bus)
     await publisher.advertise("r = 1")
     await publisher.advertise("r = 2")
-    assert told(before) == [("found", "r = 1", "P"), ("found", "r = 2", "P")]
-    assert told(bus.as_user("S").resources()) == [("found", "r = 1", "P"), ("found", "r = 2", "P")]
-    assert told(before) == []
+    assert await told(bus, before) == [("found", "r = 1", "P"), ("found", "r = 2", "P")]
+    assert await told(bus, bus.as_user("S").resources()) == [("found", "r = 1", "P"), ("found", "r = 2", "P")]
+    assert await told(bus, before) == []
 
 
 async def test_11_found_then_advertised(bus: Any) -> None:
     changes = bus.as_user("S").resources()
+    await testing.settled(bus)
     await bus.as_user("P1").advertise("r = 1")
     await bus.as_user("P2").advertise("r = 1")
-    assert told(changes) == [("found", "r = 1", "P1"), ("advertised", "r = 1", "P2")]
+    assert await told(bus, changes) == [("found", "r = 1", "P1"), ("advertised", "r = 1", "P2")]
 
 
 async def test_12_unadvertised_then_depleted(bus: Any) -> None:
@@ -146,10 +149,10 @@ async def test_12_unadvertised_then_depleted(bus: Any) -> None:
     for each in (one, two):
         await each.advertise("r = 1")
     changes = bus.as_user("S").resources()
-    told(changes)
+    await told(bus, changes)
     for each in (one, two):
         await each.unadvertise("r = 1")
-    assert told(changes) == [("unadvertised", "r = 1", "P1"), ("depleted", "r = 1", "P2")]
+    assert await told(bus, changes) == [("unadvertised", "r = 1", "P1"), ("depleted", "r = 1", "P2")]
 
 
 async def test_13_a_crash_and_a_leave_are_the_same(bus: Any) -> None:
@@ -157,10 +160,10 @@ async def test_13_a_crash_and_a_leave_are_the_same(bus: Any) -> None:
     for each in (one, two):
         await each.advertise("r = 1")
     changes = bus.as_user("S").resources()
-    told(changes)
+    await told(bus, changes)
     await testing.lose(one)
     await two.close()
-    assert told(changes) == [("unadvertised", "r = 1", "P1"), ("depleted", "r = 1", "P2")]
+    assert await told(bus, changes) == [("unadvertised", "r = 1", "P1"), ("depleted", "r = 1", "P2")]
 
 
 # Order
@@ -376,7 +379,7 @@ async def test_15_the_example_of_the_thesis(bus: Any) -> None:
     query = "xpath_boolean(data, '/Rektron/SQC/Measurement/NewValue')"
     sub = await subscriber.subscribe(query)
     await publisher.advertise(f"xpath_boolean(data, '/Rektron/SQC/{RESOURCE}')")
-    assert [kind for kind, _, _ in told(subscriber.resources(query))] == ["found"]
+    assert [kind for kind, _, _ in await told(bus, subscriber.resources(query))] == ["found"]
     await publisher.publish_many([document("StartMeasure"), document("NewValue")])
     assert await heard(bus, sub) == ["NewValue"]
 
@@ -386,7 +389,7 @@ async def test_16_a_query_that_the_resource_cannot_satisfy(bus: Any) -> None:
     publisher, subscriber = bus.as_user("P"), bus.as_user("S")
     await publisher.advertise("article = 'Aluminium, 5 mm' AND property = 'Diameter'")
     await subscriber.subscribe("article = 'Steel'", consumer="S")
-    assert told(subscriber.resources("article = 'Steel'")) == []
+    assert await told(bus, subscriber.resources("article = 'Steel'")) == []
     assert not await publisher.demand("article = 'Aluminium, 5 mm' AND property = 'Diameter'")
 
 
@@ -448,7 +451,7 @@ async def test_39_another_implementation_below(file_url: str, clock: Any) -> Non
             await b.cast(1)
             await a.cast(2)
             await b.leave()
-            transcripts.append((told(changes), await take(bus, a)))
+            transcripts.append((await told(bus, changes), await take(bus, a)))
     assert transcripts[0] == transcripts[1]
 
 

@@ -83,4 +83,3 @@ def test_mistakes_are_pointed_at(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert code == 0 and "for ever" in err
     assert here(capfd, "define", "x", PAIR, "--past", "never", "--url", path)[0] == 1
     assert here(capfd, "undefine", "nope", "--url", path)[0] == 1
-    assert here(capfd, "definitions")[0] == 2

@@ -84,7 +84,9 @@ def test_an_unfit_package_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_without_pyspark_it_says_what_to_install() -> None:
     code, out, err = without("pyspark", "--json")
     assert (code, err) == (1, "")
-    assert [each["help"] for each in findings(out).values()] == ["pip install 'tocsin[spark]'"]
+    assert findings(out)["PySpark"]["help"] == "pip install 'tocsin[spark]'"
+    code, out, _ = without("pyspark", "--no-spark", "--json")
+    assert (code, findings(out)["PySpark"]["state"]) == (0, "note")
 
 
 def test_without_kernels_it_is_slower_and_not_broken() -> None:

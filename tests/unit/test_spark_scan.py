@@ -276,7 +276,7 @@ def test_a_trim_in_the_middle_of_reading(tmp_path: Path) -> None:
             scan._walk(
                 origin := scan.open(),
                 Range(1, 4_000),
-                scan_module._Sieves(scan.options, scan.pushed),
+                scan_module._sieves(scan.options, scan.pushed),
                 scan_module.Gathering({"id"}),
                 Report(),
             )

@@ -1,6 +1,7 @@
 """The command `tocsin`: its verbs, its own options, and what becomes of errors.
 
-Exit codes: 0 all is well · 1 it failed, or damage was found · 2 the command was not understood · 130 stopped by Ctrl-C.
+Exit codes: 0 all is well · 1 it failed, or damage was found · 2 the command was not understood · 3 `tocsin sub` got
+less than was asked for in time · 130 stopped by Ctrl-C (`tocsin up` and `tocsin rules` end well that way: 0).
 An error of ours is a message and what helps, never a traceback; with --json it is one JSON object. Both go to stderr.
 """
 
@@ -14,8 +15,7 @@ import typer
 from typer.main import get_command
 
 from tocsin import __version__
-from tocsin.cli import definitions, journal, rules
-from tocsin.cli.doctor import doctor
+from tocsin.cli import alerts, bench, completion, definitions, demo, doctor, journal, pub, req, rules, sub, tokens, up
 from tocsin.cli.output import AsJson, examples, show, show_error
 from tocsin.errors import TextError, TocsinError
 
@@ -23,21 +23,22 @@ __all__ = ["app", "run"]
 
 app = typer.Typer(
     name="tocsin",
-    add_completion=False,  # it would write to files of the shell, outside this folder
+    add_completion=False,  # its options write to files of the shell; `tocsin completion` prints
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # joins the lines of a paragraph
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+for _verbs in (up, pub, sub, req, alerts, definitions, rules):
+    _verbs.register(app)
 app.add_typer(journal.app, name="journal")
-definitions.register(app)
-rules.register(app)
-app.command(epilog=examples("tocsin doctor", "tocsin doctor --no-spark --json"))(doctor)
+for _verbs in (tokens, demo, bench, doctor, completion):
+    _verbs.register(app)
 
 
 @app.callback(
     invoke_without_command=True,
     help="Tocsin: event notification for Python, whose data pipeline runs on Spark.",
-    epilog=examples("tocsin journal check plant.db"),
+    epilog=examples("tocsin up", 'tocsin sub "value > 9" --past 10', """tocsin pub machine.value '{"value": 9.2}'"""),
 )
 def _root(
     context: typer.Context,

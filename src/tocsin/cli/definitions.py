@@ -1,7 +1,7 @@
 """`tocsin define`, `undefine`, `definitions`, `explain`, `graph`: composite events of a node.
 
-`define` and `undefine` change the journal: they need its lock, and say who has it. The others read, and work beside a
-node that is writing; figures are then as of the node's last snapshot.
+A node that is up is asked. Of a journal's file: `define` and `undefine` change it, need its lock, and say who has it;
+the others read, and work beside a node that is writing, with figures as of its last snapshot.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Annotated, Any, cast
 import msgspec
 import typer
 
-from tocsin import sync
 from tocsin.cli.output import AsJson, examples, show, wants_json, warn
-from tocsin.cli.places import Url, journal_path, journal_url, reader_of
+from tocsin.cli.places import Token, Url, ask, is_remote, journal_path, place_of, reader_of
 from tocsin.composite.detector import Detector
+from tocsin.errors import DefinitionError
 from tocsin.journal import bounds
 from tocsin.journal.contract import Journal
 from tocsin.node.definitions import DefinitionInfo, explain_stored, stored
@@ -41,16 +41,18 @@ def register(app: typer.Typer) -> None:
     """Add these verbs to the command."""
     app.command(
         epilog=examples(
-            "tocsin define pair \"SEQ([type = 'a'], [type = 'b']) WITHIN 2 MINUTES BY door\" --url plant.db",
+            "tocsin define pair \"SEQ([type = 'a'], [type = 'b']) WITHIN 2 MINUTES BY door\"",
             "tocsin define stop \"PLUS([type = 'machine.value'] AS v, 30 SECONDS) BY machine\" --past 1h",
         )
     )(define)
-    app.command(epilog=examples("tocsin undefine pair --url plant.db"))(undefine)
-    app.command(epilog=examples("tocsin definitions --url plant.db", "tocsin definitions --json"))(definitions)
-    app.command(epilog=examples("tocsin explain 5d0c6a3f8e1b4c2f9a7d6e5c4b3a2918 --url plant.db"))(explain)
+    app.command(epilog=examples("tocsin undefine pair", "tocsin undefine pair --url file:plant.db"))(undefine)
+    app.command(
+        epilog=examples("tocsin definitions", "tocsin definitions --url file:plant.db", "tocsin definitions --json")
+    )(definitions)
+    app.command(epilog=examples("tocsin explain 5d0c6a3f8e1b4c2f9a7d6e5c4b3a2918"))(explain)
     app.command(
         epilog=examples(
-            "tocsin graph --url plant.db", "tocsin graph pair --format svg > pair.svg", "tocsin graph --json"
+            "tocsin graph --url file:plant.db", "tocsin graph pair --format svg > pair.svg", "tocsin graph --json"
         )
     )(graph)
 
@@ -60,6 +62,7 @@ def define(
     name: Name,
     text: Annotated[str, typer.Argument(help="What to look for; see docs/COMPOSITE.md.", show_default=False)],
     url: Url = "",
+    token: Token = "",
     parameter_context: Annotated[
         str, typer.Option("--context", help="Which occurrences go together: recent, chronicle, continuous, cumulative.")
     ] = "recent",
@@ -78,33 +81,41 @@ def define(
 
     Each time it occurs there is an event whose type is NAME. The same definition again changes nothing.
     """
-    bound = bounds.parse(past) if past is not None else None
-    if not os.path.exists(journal_path(url, "--url")):
-        warn(f"there is no journal {journal_path(url)}; it is made now")
-    with sync.connect(journal_url(url), name="tocsin define") as bus:
-        made = bus.define(
+    bound, place = bounds.parse(past) if past is not None else None, place_of(url)
+    if not is_remote(place) and not os.path.exists(journal_path(place)):
+        warn(f"there is no journal {journal_path(place)}; it is made now")
+    made = ask(
+        place,
+        lambda bus: bus.define(
             name, text, parameter_context, placement, bound, semantics=semantics, replace=replace, max_open=max_open
-        )
+        ),
+        token=token,
+    )
     for warning in made.warnings:
         warn(warning)
     show(_as_dict(made), [f"{made.name} is defined: {made.text}"], wants_json(context, as_json))
 
 
-def undefine(context: typer.Context, name: Name, url: Url = "", as_json: AsJson = False) -> None:
+def undefine(context: typer.Context, name: Name, url: Url = "", token: Token = "", as_json: AsJson = False) -> None:
     """Remove a definition, and what it alone has half detected."""
-    reader_of(url).close()  # a journal that is not there is not made for this
-    with sync.connect(journal_url(url), name="tocsin undefine") as bus:
-        bus.undefine(name)
+    place = place_of(url)
+    if not is_remote(place):
+        reader_of(place).close()  # a journal that is not there is not made for this
+    ask(place, lambda bus: bus.undefine(name), token=token)
     show({"undefined": name}, [f"{name} is not looked for any more"], wants_json(context, as_json))
 
 
-def definitions(context: typer.Context, url: Url = "", as_json: AsJson = False) -> None:
-    """Show what is looked for, how often it was found, and what is half detected.
+def definitions(context: typer.Context, url: Url = "", token: Token = "", as_json: AsJson = False) -> None:
+    """Show what is looked for, and how often it was found.
 
-    It may run while a node is writing.
+    Of a file it may run while a node is writing.
     """
-    with reader_of(url) as reader:
-        found = stored(reader)
+    place = place_of(url)
+    if is_remote(place):
+        found = ask(place, lambda bus: bus.definitions(), token=token)
+    else:
+        with reader_of(place) as reader:
+            found = stored(reader)
     value = {"definitions": [_as_dict(each) for each in found]}
     show(value, _lines(found) if found else ["there are no definitions"], wants_json(context, as_json))
 
@@ -113,14 +124,19 @@ def explain(
     context: typer.Context,
     id: Annotated[str, typer.Argument(help="The id of an event that a definition made.", show_default=False)],
     url: Url = "",
+    token: Token = "",
     as_json: AsJson = False,
 ) -> None:
-    """Say why an event that a definition made is there: its parts, the rule, what was used up, why not earlier.
+    """Say why an event that a definition made is there.
 
-    It may run while a node is writing.
+    Shows its parts, the rule, what was used up, and why it was not earlier. Of a file it may run while a node writes.
     """
-    with reader_of(url) as reader:
-        found = explain_stored(cast(Journal, reader), stored_detector(reader), id)
+    place = place_of(url)
+    if is_remote(place):
+        found = ask(place, lambda bus: bus.explain(id), token=token)
+    else:
+        with reader_of(place) as reader:
+            found = explain_stored(cast(Journal, reader), stored_detector(reader), id)
     show(msgspec.to_builtins(found), [str(found)], wants_json(context, as_json))
 
 
@@ -130,17 +146,38 @@ def graph(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Which definitions; all if left out.")
     ] = None,
     url: Url = "",
+    token: Token = "",
     format: Annotated[Drawing, typer.Option(help="How it is drawn.")] = Drawing.TEXT,
     as_json: AsJson = False,
 ) -> None:
-    """Draw definitions as the graph that detects them, with what each node has open.
+    """Draw definitions as the graph that detects them.
 
-    It may run while a node is writing.
+    Of a file it may run while a node is writing, and shows what each node of the graph has open.
     """
-    with reader_of(url) as reader:
-        detector = stored_detector(reader) or Detector()
-    drawn = detector.draw(format.value, names or None, figures=True)
+    place = place_of(url)
+    if is_remote(place):
+        detector = _again(ask(place, lambda bus: bus.definitions(), token=token))
+    else:
+        with reader_of(place) as reader:
+            detector = stored_detector(reader) or Detector()
+    drawn = detector.draw(format.value, names or None, figures=not is_remote(place))
     show({"format": format.value, "graph": drawn}, [drawn], wants_json(context, as_json))
+
+
+def _again(found: Iterable[DefinitionInfo]) -> Detector:
+    """A detector of the same definitions, those first that others are made of."""
+    detector, left = Detector(), list(found)
+    while left:
+        others: list[DefinitionInfo] = []
+        for each in left:
+            try:
+                detector.define(each.name, each.text, each.context, each.semantics)
+            except DefinitionError:
+                others.append(each)
+                if len(others) == len(left):  # not even one fits
+                    raise
+        left = others
+    return detector
 
 
 def _as_dict(info: DefinitionInfo) -> dict[str, Any]:

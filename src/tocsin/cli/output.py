@@ -1,4 +1,4 @@
-"""What all verbs share: answers as text or JSON, errors, progress bars, examples in their help.
+"""What all verbs share: answers as text, tables or JSON, errors, progress bars, examples in their help.
 
 Answers go to stdout; errors and progress to stderr, the latter only if that is a terminal. So stdout can be piped.
 """
@@ -6,17 +6,19 @@ Answers go to stdout; errors and progress to stderr, the latter only if that is 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
-__all__ = ["AsJson", "examples", "progress", "show", "show_error", "wants_json", "warn"]
+__all__ = ["AsJson", "examples", "plain", "progress", "show", "show_error", "show_table", "wants_json", "warn"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 """The option that every verb has."""
@@ -36,6 +38,57 @@ def show(value: Mapping[str, Any], lines: Iterable[str], as_json: bool, *, targe
     """Print an answer: `value` as one line of JSON, else `lines`; to stdout unless `target` is another."""
     text = msgspec.json.encode(value).decode() if as_json else "\n".join(lines)
     print(text, file=target if target is not None else sys.stdout, flush=True)
+
+
+def show_table(
+    value: Mapping[str, Any],
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    as_json: bool,
+    *,
+    empty: str,
+) -> None:
+    """Print an answer: `value` as one line of JSON, else a table.
+
+    On a terminal it fits the width, and long cells are folded; elsewhere every row is one line, and nothing is cut.
+
+    Args:
+        value: the answer.
+        columns: headings; one that begins with `#` is of numbers, one with `=` is not folded: it will be copied.
+        rows: a text for each column; of a `Text` the style counts on terminals.
+        as_json: which of the two.
+        empty: what to say if there are no rows.
+    """
+    if as_json or not rows:
+        show(value, [empty], as_json)
+        return
+    console = Console(highlight=False)
+    heads = [column.lstrip("#=") for column in columns]
+    if console.is_terminal:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for column, head in zip(columns, heads, strict=True):
+            side: Literal["left", "right"] = "right" if column.startswith("#") else "left"
+            table.add_column(head, justify=side, overflow="fold", no_wrap=column.startswith(("#", "=")))
+        for row in rows:
+            table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        console.print(table)
+        return
+    texts = [heads, *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(text[i]) for text in texts) for i in range(len(heads))]
+    for text in texts:
+        cells = (
+            cell.rjust(width) if column.startswith("#") else cell.ljust(width)
+            for cell, width, column in zip(text, widths, columns, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+    sys.stdout.flush()
+
+
+def plain(text: str) -> str:
+    """A text that does to a terminal nothing but be shown: what is not printable is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def show_error(

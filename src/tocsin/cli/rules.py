@@ -1,8 +1,8 @@
 """`tocsin rules`: runs the rules of a file until it is told to stop, by Ctrl-C or SIGTERM.
 
-While it runs it is the node that writes the journal. What it runs and what fails is shown at once: as lines, or with
---json as one JSON object for each, on stdout. Actions that run when it is told to stop are waited for; told twice, it
-does not wait.
+Of a journal's file it is the node while it runs; a node that is up may be anywhere. What it runs and what fails is
+shown at once: as lines, or with --json as one JSON object for each, on stdout. Actions that run when it is told to stop
+are waited for; told twice, it does not wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer
 
 from tocsin import client
 from tocsin.cli.output import AsJson, examples, show, wants_json, warn
-from tocsin.cli.places import Url, journal_url
+from tocsin.cli.places import Token, Url, options_of, place_of, reached
 from tocsin.errors import RuleError
 from tocsin.rules import Failure, Rule, Rules, load
 
@@ -29,13 +29,14 @@ Show = Callable[[dict[str, Any], str, bool], None]
 
 def register(app: typer.Typer) -> None:
     """Add this verb to the command."""
-    app.command(epilog=examples("tocsin rules rules.toml --url plant.db", "tocsin rules rules.toml --json"))(rules)
+    app.command(epilog=examples("tocsin rules rules.toml", "tocsin rules rules.toml --url plant.db"))(rules)
 
 
 def rules(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="Rules in TOML; see docs/RULES.md.", show_default=False)],
     url: Url = "",
+    token: Token = "",
     workers: Annotated[int, typer.Option(help="Actions that run at a time.")] = 16,
     max_deliver: Annotated[int, typer.Option(help="Attempts before an event is given up for a rule.")] = 5,
     as_json: AsJson = False,
@@ -51,7 +52,7 @@ def rules(
             raise RuleError(
                 f"{file}: rule {each.name} is deferred, and nobody commits here", field="coupling", help=help
             )
-    place, is_json = journal_url(url), wants_json(context, as_json)
+    place, is_json = place_of(url), wants_json(context, as_json)
 
     def tell(value: dict[str, Any], line: str, is_bad: bool) -> None:
         if is_json or not is_bad:
@@ -62,12 +63,21 @@ def rules(
     log, handler = logging.getLogger("tocsin"), _Shown(tell)
     log.addHandler(handler)
     try:
-        return asyncio.run(_run(place, found, tell, workers, max_deliver))
+        with reached(place):
+            return asyncio.run(
+                _run(
+                    client.connect(place, **options_of(token)),
+                    found,
+                    tell,
+                    workers,
+                    max_deliver,
+                )
+            )
     finally:
         log.removeHandler(handler)
 
 
-async def _run(place: str, found: list[Rule], tell: Show, workers: int, max_deliver: int) -> int:
+async def _run(opening: client.connect, found: list[Rule], tell: Show, workers: int, max_deliver: int) -> int:
     def failed(failure: Failure) -> None:
         value = {
             "failed": failure.rule,
@@ -93,7 +103,7 @@ async def _run(place: str, found: list[Rule], tell: Show, workers: int, max_deli
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     try:
-        async with client.connect(place, name="tocsin rules") as bus:
+        async with opening as bus:
             host = Rules(bus, workers=workers, max_deliver=max_deliver, on_failure=failed)
             for each in found:
                 host.add(each)

@@ -6,7 +6,7 @@ ever. It is blake2b over MessagePack of
     ((name, text, context[, semantics]), key, [(source, id) …], [tick …], [instant …])
 
 What a definition contributes to it is hashed once. The event is a copy of a checked one, with fields that need no
-check: they come out of events that were checked themselves.
+check: they come out of events that were checked themselves. It is as secret as the most secret of its parts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, shown
 from tocsin.composite.leaves import SOURCE
 from tocsin.composite.occurrence import Occurrence, Part
-from tocsin.model import Event, time_text
+from tocsin.model import CLASSIFICATION, Event, time_text
 
 __all__ = ["deriver"]
 
@@ -40,7 +40,7 @@ def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
     copy: Callable[[], Event] = Event(definition.name, SOURCE, id="blank").__copy__  # type: ignore[attr-defined]
 
     def derive(key: Key, occurrence: Occurrence) -> Event:
-        primitive, ticks, parts = [], [], []
+        primitive, ticks, parts, level = [], [], [], 0
         for place, part in enumerate(occurrence.parts, 1):
             if part.offset is None:
                 ticks.append(part.time)
@@ -49,6 +49,8 @@ def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
                 primitive.append((part.source, part.id))
                 name = part.name or f"e{place}"
                 parts.append({"name": name, "offset": part.offset, "id": part.id, "source": part.source})
+                if part.level > level:
+                    level = part.level
         made = begun.copy()
         made.update(_encode((key, primitive, ticks, occurrence.instants))[1:])  # without the beginning of four
         event = copy()
@@ -56,6 +58,8 @@ def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
         force_setattr(event, "time", as_datetime(occurrence.last))
         force_setattr(event, "data", {"parts": parts, "key": shown(by, key)})
         force_setattr(event, "attributes", {})
+        if level:
+            force_setattr(event, "classification", CLASSIFICATION[level])
         return event
 
     return derive

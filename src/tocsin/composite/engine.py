@@ -32,7 +32,7 @@ from tocsin.composite.times import NEVER, Times
 from tocsin.composite.where import reader
 from tocsin.composite.windows import Take
 from tocsin.filters.values import micros
-from tocsin.model import Event
+from tocsin.model import CLASSIFICATION, Event
 
 __all__ = ["Detection", "Engine"]
 
@@ -45,6 +45,7 @@ Tell = Callable[[list["Detection"]], None]
 
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 _SYSTEM = len(SYSTEM)
+_OPEN = CLASSIFICATION[0]
 
 
 class Detection(msgspec.Struct, frozen=True, gc=False):
@@ -314,7 +315,8 @@ class Engine:
 
 def _occurrence(event: Event, time: int, offset: int, name: str | None, read_values: Reader | None) -> Occurrence:
     values = None if read_values is None else read_values(event)
-    return Occurrence(time, offset, time, offset, (Part(name, offset, event.id, event.source, time, values),))
+    level = 0 if event.classification is _OPEN else CLASSIFICATION.index(event.classification)
+    return Occurrence(time, offset, time, offset, (Part(name, offset, event.id, event.source, time, values, level),))
 
 
 def _tell(node: OperationNode, key: Key, occurred: list[Occurrence], inbox: Inbox, found: list[Detection]) -> None:

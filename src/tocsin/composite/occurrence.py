@@ -45,6 +45,8 @@ class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Journal time, microseconds."""
     values: dict[str, Any] | None = None
     """What `WHERE` asks of it."""
+    level: int = 0
+    """Its place in `model.CLASSIFICATION`: what is made of it is no less secret."""
 
 
 class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):

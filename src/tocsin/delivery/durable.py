@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from tocsin.delivery.lane import Lane, LaneRecord
-from tocsin.delivery.mailbox import Item, Mailbox, Notice
+from tocsin.delivery.mailbox import Item, Mailbox
+from tocsin.delivery.notices import Notice, Notices
 from tocsin.delivery.owners import Epoch, Options
 
 __all__ = ["CONSUMER", "PLACE", "dump_consumer", "dump_place", "restore"]
@@ -58,7 +59,7 @@ def dump_place(mailbox: Mailbox, head: int) -> bytes:
             1,
             frontiers,
             [(item.offset, item.level, item.lane) for item in mailbox.items()],
-            mailbox.notices,
+            mailbox.notices.every(),
             ceded,
             mailbox.epochs,
         )
@@ -70,7 +71,7 @@ def restore(name: str, consumer: bytes, place: bytes | None) -> Mailbox:
     who = _consumer(consumer)
     where = _place(place) if place is not None else _Place(1, {}, [], [])
     mailbox = Mailbox(name, who.options)
-    mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), where.epochs, where.notices
+    mailbox.members, mailbox.epochs, mailbox.notices = set(who.members), where.epochs, Notices(where.notices)
     for number, record in enumerate(who.lanes, 1):
         record.number = record.number or number  # files of old have none
         lane = Lane(record, who.options.order == "priority", where.frontiers.get(record.id))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tocsin.delivery.lane import Lane
@@ -247,6 +247,27 @@ class Subscription(Stream):
         """Is what it hands out only lent, until `claim` says that somebody has it? So it is for who takes ahead."""
         self.on_wake: Callable[[], None] | None = None
         """Called when something may be there: for who does not wait in `next`."""
+        self.on_turn: Callable[[], None] | None = None
+        """Called when something was asked back from others for this handle, before they are woken."""
+        self.hungry = False
+        """Of one that is lent to: does somebody wait there who has nothing?"""
+        self.undo: Callable[[], Awaitable[None]] | None = None
+        """Closes it, and makes all be as if it had not been opened."""
+
+    @property
+    def is_eager(self) -> bool:
+        """If it takes something now, has somebody asked for it now?"""
+        return self.hungry or not self.lends
+
+    @property
+    def has_waiting(self) -> bool:
+        """Does somebody wait for the next?"""
+        return self.hungry or (self.waits > 0 and not self.lends)
+
+    def take_turn(self) -> None:
+        """Something came back that was asked for."""
+        if self.on_turn is not None:
+            self.on_turn()
 
     def wake(self) -> None:
         """Something may be there."""

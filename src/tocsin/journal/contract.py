@@ -95,6 +95,8 @@ class Committed(msgspec.Struct):
     events: list[Event]
     requests: list[Request]
     """Those it answers without an error, also if they added no event."""
+    rows: Mapping[int, bytes] = {}
+    """The packed rows of some of the events, by offset: see `rowed.Rowed`."""
 
 
 class Block(Protocol):

@@ -21,7 +21,8 @@ from tocsin.journal.contract import Note, Request
 from tocsin.journal.ids import Identity, Ids
 from tocsin.journal.packed import Chunk, PackedEvents
 from tocsin.journal.publishers import pack_publishers
-from tocsin.journal.rows import to_row
+from tocsin.journal.rowed import Rowed
+from tocsin.journal.rows import check_size, to_row
 from tocsin.model import MAX_INT, Event
 
 __all__ = ["Draft", "never_stored", "pack_offsets", "unpack_offsets"]
@@ -34,7 +35,7 @@ EVENT_BYTES = 512 << 20
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
 _copy: Callable[[Event], Event] = Event.__copy__  # type: ignore[attr-defined]
-_encode = msgspec.msgpack.encode
+_encode = msgspec.msgpack.Encoder().encode
 _runs = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 
 
@@ -73,6 +74,8 @@ class Draft:
         self.newest = newest
         self.events: list[Event] = []
         """Those that did not come packed; the packed ones follow them."""
+        self.rows: dict[int, bytes] = {}
+        """The packed rows of some of them, by offset: of those that came as rows."""
         self.requests: list[Request] = []
         self.state: dict[str, bytes | None] = {}
         self.notes: list[Note] = []
@@ -117,6 +120,7 @@ class Draft:
         except Exception as error:  # whatever is wrong with one request, the others must not suffer
             self.head, self.newest = head, newest
             del self.events[head - self.base :]
+            self.rows = {offset: row for offset, row in self.rows.items() if offset <= head}
             del self._packed[packed:]
             del self._runs[runs:]
             del self._cuts[cuts:]
@@ -167,6 +171,8 @@ class Draft:
         offsets: Sequence[int] = []
         if isinstance(request.events, PackedEvents):
             offsets = self._take_packed(request.events, arrived)
+        elif isinstance(request.events, Rowed):
+            offsets = self._take_rowed(request.events, request.largest, arrived)
         elif request.events:
             offsets = self._take_events(request, arrived)
         if self.head > before:
@@ -209,6 +215,43 @@ class Draft:
             _encode_into(to_row(event, largest), packed, -1)
             known[code] = offset
             events.append(event)
+            offsets.append(offset)
+            if offset == end or len(packed) >= size:
+                self._cut(offset)
+                end, size = self._room()
+        if offset > before:
+            ids.stamp(before + 1, arrived)
+            self.head = offset
+        return offsets
+
+    def _take_rowed(self, events: Rowed, largest: int, arrived: int) -> list[int]:
+        """The same for events that came as rows: nobody else has them, so there is no need for copies."""
+        moment = as_datetime(arrived)
+        self._ids.complete()
+        ids, known, packed, drafted = self._ids, self._ids.known, self._packed, self.events
+        offset = before = self.head
+        end, size = self._room()
+        offsets: list[int] = []
+        for event, row in zip(events, events.rows, strict=True):
+            source, id = row.source, row.id
+            code = hash((source, id))
+            if code in known:
+                earlier = ids.find(code, source, id, arrived, offset + 1)
+                if earlier is not None:
+                    offsets.append(earlier)
+                    continue
+            if largest:
+                check_size(row.data, row.attributes, largest)
+            offset += 1
+            force_setattr(event, "offset", offset)
+            force_setattr(event, "arrived", moment)
+            if row.time is None:
+                row.time = arrived
+                force_setattr(event, "time", moment)
+            raw = self.rows[offset] = _encode(row)
+            packed += raw
+            known[code] = offset
+            drafted.append(event)
             offsets.append(offset)
             if offset == end or len(packed) >= size:
                 self._cut(offset)

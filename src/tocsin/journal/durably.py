@@ -25,9 +25,9 @@ def create(path: str, data: bytes) -> None:
     sync_directory(os.path.dirname(path))
 
 
-def replace(path: str, data: bytes) -> None:
-    """Write a file, in the place of one that may be there."""
-    with _draft(path, data) as draft:
+def replace(path: str, data: bytes, mode: int = 0o666) -> None:
+    """Write a file, in the place of one that may be there; `mode` is who may read it, less what the umask takes."""
+    with _draft(path, data, mode) as draft:
         os.replace(draft, path)
     sync_directory(os.path.dirname(path))
 
@@ -43,12 +43,12 @@ def sync_directory(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _draft(path: str, data: bytes) -> Iterator[str]:
+def _draft(path: str, data: bytes, mode: int = 0o666) -> Iterator[str]:
     """The content under another name, which is gone in the end. It begins with a dot, so that readers pass it over."""
     directory, name = os.path.split(path)
     draft = os.path.join(directory, f".{name}.{secrets.token_hex(8)}")
     try:
-        with open(draft, "xb") as file:
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -9,7 +9,7 @@ Not promised: which blocks share a batch.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from tocsin.journal.part import Part
 from tocsin.journal.reader import StoredBlock
 from tocsin.journal.rows import to_arrow, wanted
 
-__all__ = ["Gathering", "joined"]
+__all__ = ["Gathering", "joined", "sized"]
 
 _FEW = 1_024
 """A block of more rows is a batch of its own."""
@@ -91,3 +91,28 @@ class Gathering:
             batch = joined(self._waiting, self._path, self._columns)
             self._waiting, self._events, self._bytes = [], 0, 0
             yield batch
+
+
+def sized(batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of a good size: small ones are joined, large ones cut."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= most_rows or size >= most_bytes:
+            yield from _cut(waiting, rows, size, most_rows, most_bytes)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield from _cut(waiting, rows, size, most_rows, most_bytes)
+
+
+def _cut(
+    batches: Sequence[pa.RecordBatch], rows: int, size: int, most_rows: int, most_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    most = max(1, min(most_rows, most_bytes * rows // max(size, 1)))
+    count = -(-rows // most)
+    for part in range(count):  # equal parts, rather than a small one at the end
+        start = rows * part // count
+        yield batch.slice(start, rows * (part + 1) // count - start)

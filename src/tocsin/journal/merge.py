@@ -5,6 +5,9 @@
 Two steps of size, so that each event is rewritten at most twice: blocks of rows become a segment when enough have come,
 and small segments (a quiet journal makes them) become a large one.
 
+While commits follow one another without a pause it waits, since it would take time from them; not for ever: what waits
+is bounded (`MOST_WAITING`).
+
 Promised: a reader sees the same events before, during and after; a crash leaves the one or the other.
 Not promised: when. A damaged block is left as it is, for `check` to find, and bounds what can be merged around it.
 """
@@ -37,6 +40,10 @@ ENOUGH_ROWS = 256
 SMALL_EVENTS = 4_096
 ENOUGH_SMALL = 16
 """Segments below `SMALL_EVENTS` are merged again, so many at a time."""
+MOST_WAITING = 4 * MOST_EVENTS
+MOST_COMMITS = 1_024
+"""Events, and commits, that may wait to be merged while there is no pause."""
+_PAUSE = 0.5  # seconds without a commit that are one
 _LISTED = 4_096
 """Blocks looked at for one plan."""
 
@@ -126,6 +133,7 @@ class Merger:
         self.merged = 0
         """Blocks merged so far."""
         self._commits = 0
+        self._waiting_events = self._waiting_commits = 0
         self._wake = threading.Event()
         self._wake.set()  # there may be something left from the last time
         self._closing = threading.Event()
@@ -134,9 +142,11 @@ class Merger:
             self._thread = threading.Thread(target=self._work, name=f"tocsin merge {reader.path}", daemon=True)
             self._thread.start()
 
-    def poke(self) -> None:
-        """Say that there was a commit. Cheap; called after each."""
+    def poke(self, events: int = 0) -> None:
+        """Say that there was a commit with so many events. Cheap; called after each."""
         self._commits += 1
+        self._waiting_commits += events > 0
+        self._waiting_events += events
         if self._commits % 32 == 0:
             self._wake.set()
 
@@ -162,12 +172,20 @@ class Merger:
             self._wake.wait()
             self._wake.clear()
             try:
+                self._wait_for_pause()
+                self._waiting_events = self._waiting_commits = 0
                 while not self._closing.is_set() and self._step():
                     pass
             except JournalError as error:  # a full disk, most likely: the next commits will wake us again
                 _log.warning("blocks are not merged for now: %s", error)
             except Exception:
                 _log.exception("merging failed in an unexpected way")
+
+    def _wait_for_pause(self) -> None:
+        while self._waiting_events < MOST_WAITING and self._waiting_commits < MOST_COMMITS:
+            commits = self._commits
+            if self._closing.wait(_PAUSE) or commits == self._commits:
+                return
 
     def _step(self, *, all: bool = False) -> bool:
         """Merge once; False if there is nothing to do."""

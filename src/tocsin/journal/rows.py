@@ -21,7 +21,7 @@ from tocsin.errors import EventError
 from tocsin.model import ACK, CANCEL, CLASSIFICATION, Event
 from tocsin.payload import content_kind
 
-__all__ = ["SCHEMA", "Row", "expires", "from_arrow", "from_row", "to_arrow", "to_row", "wanted"]
+__all__ = ["FLAGS", "SCHEMA", "Row", "check_size", "expires", "from_arrow", "from_row", "to_arrow", "to_row", "wanted"]
 
 Row = tuple[Any, ...]
 """type, source, id, subject, time, content type, payload, attributes, priority, ttl, flags, correlation id."""
@@ -64,9 +64,8 @@ def _flags(persistent: bool, ack: str, cancel: str, classification: str) -> int:
     )
 
 
-_FLAGS = {
-    each: _flags(*each) for each in itertools.product((False, True), ACK, CANCEL, CLASSIFICATION)
-}  # every combination: looking one up is quicker than making it
+FLAGS = {each: _flags(*each) for each in itertools.product((False, True), ACK, CANCEL, CLASSIFICATION)}
+"""Every combination of persistent, ack, cancel and classification: looking one up is quicker than making it."""
 
 
 def expires(event: Event) -> int | None:
@@ -93,15 +92,9 @@ def to_row(event: Event, largest: int = 0) -> Row:
             data = encode_json(data, "data")
         elif data.__class__ is str:
             data = data.encode()
-        if largest and len(data) > largest:
-            raise EventError(
-                f"data has {len(data):,} bytes, {largest:,} are allowed",
-                field="data",
-                help="store it elsewhere and publish where",
-            )
     attributes = event.attributes
-    if attributes and largest and sum(len(each) for each in attributes.values() if isinstance(each, str)) > largest:
-        raise EventError(f"attributes hold more than {largest:,} characters", field="attributes", help="use data")
+    if largest:
+        check_size(data, attributes, largest)
     time = event.time
     return (
         event.type,
@@ -114,9 +107,25 @@ def to_row(event: Event, largest: int = 0) -> Row:
         attributes or None,
         event.priority,
         event.ttl,
-        _FLAGS[event.persistent, event.ack, event.cancel, event.classification],
+        FLAGS[event.persistent, event.ack, event.cancel, event.classification],
         event.correlation_id,
     )
+
+
+def check_size(data: bytes | None, attributes: dict[str, Any] | None, largest: int) -> None:
+    """Refuse what is too large.
+
+    Raises:
+        EventError: the payload has more than `largest` bytes, or the attributes as many characters.
+    """
+    if data is not None and len(data) > largest:
+        raise EventError(
+            f"data has {len(data):,} bytes, {largest:,} are allowed",
+            field="data",
+            help="store it elsewhere and publish where",
+        )
+    if attributes and sum(len(each) for each in attributes.values() if isinstance(each, str)) > largest:
+        raise EventError(f"attributes hold more than {largest:,} characters", field="attributes", help="use data")
 
 
 def from_row(row: Sequence[Any], offset: int, arrived: int) -> Event:
@@ -192,7 +201,7 @@ def from_arrow(batch: pa.RecordBatch) -> list[Event]:
     }
     events = []
     for place in range(batch.num_rows):
-        flags = _FLAGS[tuple(column[name][place] for name in ("persistent", "ack", "cancel", "classification"))]
+        flags = FLAGS[tuple(column[name][place] for name in ("persistent", "ack", "cancel", "classification"))]
         attributes = column["attributes"][place]
         row = (
             column["type"][place],

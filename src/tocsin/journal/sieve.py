@@ -34,7 +34,7 @@ from tocsin.journal.statistics import SYSTEM, Statistics, may_match
 from tocsin.model import ENVELOPE, Event
 from tocsin.payload import content_kind
 
-__all__ = ["Flags", "Report", "Sieve"]
+__all__ = ["Flags", "Report", "Sieve", "Sieves"]
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -194,6 +194,33 @@ class Sieve:
         # The evaluator reads envelope fields, `attributes` and `data` as plain attributes, and only those it names.
         evaluate = self.filter.evaluate
         return [evaluate(cast(Event, row)) is True for row in map(self._row, *columns)]
+
+
+class Sieves:
+    """Several sieves, all of which an event must pass. The first ones spare the others their rows."""
+
+    def __init__(self, *sieves: Sieve | None) -> None:
+        """Ask these, in this order; None lets everything pass."""
+        self._all = [sieve for sieve in sieves if sieve is not None]
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of a batch that `passed` looks at."""
+        return frozenset().union(*(sieve.columns for sieve in self._all))
+
+    def may_match(self, statistics: Statistics | None) -> bool:
+        """Could a block hold a row? False is certain."""
+        return all(sieve.may_match(statistics) for sieve in self._all)
+
+    def passed(self, batch: pa.RecordBatch, report: Report) -> pa.RecordBatch:
+        """The rows of a batch that pass."""
+        only = None
+        for sieve in self._all:
+            pieces = list(sieve.rows(batch, report, only=only))
+            only = np.zeros(batch.num_rows, np.bool_)
+            for piece in pieces:
+                only[piece] = True
+        return batch if only is None or only.all() else batch.filter(pa.array(only))
 
 
 def _columns(conjunction: Conjunction, terms: dict[str, Value]) -> _Columns:

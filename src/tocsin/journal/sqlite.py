@@ -298,7 +298,7 @@ class SqliteJournal:
                 _call(request)
         with contextlib.suppress(sqlite3.Error, OSError):  # chores: they come round again
             self._store.tidy()
-        self._merger.poke()
+        self._merger.poke(draft.head - draft.base)
 
     def _tell(self, draft: Draft) -> None:
         """Let listeners hear of a commit. What came packed is read back for them."""
@@ -311,7 +311,7 @@ class SqliteJournal:
                 events = events + [event for block in blocks for event in block.events()]
             except JournalError:  # stored a moment ago: the disk is failing, and who waits must be answered
                 _log.exception("listeners will not hear of offsets %d to %d", draft.unpacked + 1, draft.head)
-        committed = Committed(events, draft.requests)
+        committed = Committed(events, draft.requests, draft.rows)
         for listener in list(self.listeners):
             try:
                 listener(committed)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ _SAMPLED = 16  # one in so many events of a commit is measured, the others are t
 _EVENT = 900  # bytes of an event with short texts, its times, and its entry here
 _SIZES: dict[type, int] = {bool: 0, type(None): 0, int: 32, float: 24}
 
+NO_ROWS: Mapping[int, bytes] = MappingProxyType({})
+
 _Kept = TypeVar("_Kept")
 
 
@@ -50,6 +53,7 @@ class HotWindow:
         self._journal = journal
         self._lock = threading.Lock()
         self._events: dict[int, Event] = {}
+        self._rows: dict[int, bytes] = {}
         self._sizes: deque[tuple[int, int]] = deque()
         self._bytes = 0
         self._stretches: _Recent[list[Event]] = _Recent(max_bytes // 4)
@@ -60,23 +64,32 @@ class HotWindow:
         """Read older events from another journal: the same one, which reaches further back now."""
         self._journal = journal
 
-    def put_many(self, events: Iterable[Event]) -> None:
-        """Take the events of a commit in: they have offsets, above all that came before."""
+    def put_many(self, events: Iterable[Event], rows: Mapping[int, bytes] = NO_ROWS) -> None:
+        """Take the events of a commit in: they have offsets, above all that came before. Some have packed rows."""
         with self._lock:
+            self._rows.update(rows)
             size = 0
             for place, event in enumerate(events):
                 offset = event.offset
                 if offset is None:
                     raise ValueError("only events out of a journal have a place in the window")
                 if place % _SAMPLED == 0:  # looking into every payload would take longer than matching it
-                    size = size_of(event)
+                    size = size_of(event) + len(rows.get(offset, b""))
                 self._events[offset] = event
                 self._sizes.append((offset, size))
                 self._bytes += size
             while self._bytes > self._max_bytes and self._sizes:
-                offset, size = self._sizes.popleft()
-                self._events.pop(offset, None)
-                self._bytes -= size
+                self._pop()
+
+    def _pop(self) -> None:
+        offset, size = self._sizes.popleft()
+        self._events.pop(offset, None)
+        self._rows.pop(offset, None)
+        self._bytes -= size
+
+    def row(self, offset: int) -> bytes | None:
+        """The packed row of an event, if it is here."""
+        return self._rows.get(offset)
 
     def get(self, offset: int) -> Event | None:
         """Return an event, or None if there is none: never published, or trimmed.
@@ -106,9 +119,7 @@ class HotWindow:
         """Let go of everything below an offset: it was trimmed."""
         with self._lock:
             while self._sizes and self._sizes[0][0] < before:
-                offset, size = self._sizes.popleft()
-                self._events.pop(offset, None)
-                self._bytes -= size
+                self._pop()
         self.forget()
 
     def forget(self) -> None:

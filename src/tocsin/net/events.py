@@ -6,37 +6,18 @@ the journal: an offset that it claims is passed over.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from tocsin import cloudevents
 from tocsin.clock import as_datetime
 from tocsin.errors import EventError
-from tocsin.journal.rows import from_row, to_row
+from tocsin.journal import rowed
+from tocsin.journal.rows import to_row
 from tocsin.model import Event
 
 __all__ = ["from_cloudevent", "from_packed", "to_cloudevent", "to_packed"]
 
-
-class _Row(msgspec.Struct, array_like=True, frozen=True):
-    """A row as `journal.rows` has it: checked for types, which Event does not do for all of them."""
-
-    type: str
-    source: str
-    id: str
-    subject: str | None
-    time: int | None
-    datacontenttype: str | None
-    data: bytes | None
-    attributes: dict[str, Any] | None
-    priority: int
-    ttl: float | int | None
-    flags: int
-    correlation_id: str | None
-
-
-_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(_Row).decode
+_pack = msgspec.msgpack.Encoder().encode
 
 
 def to_packed(event: Event, largest: int = 0) -> bytes:
@@ -50,14 +31,7 @@ def from_packed(data: bytes, offset: int | None, arrived: int | None) -> Event:
     Raises:
         EventError: it is no event.
     """
-    try:
-        row = _unpack(data)
-        event = from_row(msgspec.structs.astuple(row), offset or 1, arrived or 0)
-    except EventError:
-        raise
-    except (ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
-        raise EventError(f"this is no event: {str(error)[:200]}", help="send a row of 12; see PROTOCOL.md") from None
-    return event if offset is not None else _without_place(event, offset, arrived)
+    return rowed.read(data, offset, as_datetime(arrived) if arrived is not None else None)
 
 
 def to_cloudevent(event: Event) -> bytes:
@@ -72,7 +46,7 @@ def from_cloudevent(data: bytes, offset: int | None, arrived: int | None) -> Eve
         EventError: it is no event.
     """
     try:
-        event = cloudevents.from_json(data)
+        event = cloudevents.from_json(bytes(data))
     except RecursionError:
         raise EventError("this is nested too deeply", help="nest less") from None
     return _without_place(event, offset, arrived)

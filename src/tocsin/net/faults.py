@@ -1,7 +1,7 @@
 """Errors ↔ wire: an error is the same embedded and remote.
 
-On the wire it is `TocsinError.as_dict`; here it becomes the same class again, with the same fields. What a class has
-beside them (a path, a holder) stays on the server and reads as unknown here.
+On the wire it is `TocsinError.as_dict`, of a request with the replies that came; here it becomes the same class again,
+with the same fields. What a class has beside them (a path, a holder) stays on the server and reads as unknown here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final
 
-from tocsin.errors import TocsinError
+from tocsin.errors import RequestError, TocsinError
 from tocsin.net.frames import WireError
 
 __all__ = ["from_wire", "to_wire"]
@@ -36,6 +36,7 @@ def to_wire(error: BaseException) -> WireError:
             field=_text(said["field"]),
             position=position if isinstance(position, int) else None,
             help=_text(said["help"]),
+            replies=list(error.replies) if isinstance(error, RequestError) else [],
         )
     return WireError("TocsinError", "the server has a defect, and has written it down", help="tell who runs it")
 
@@ -53,6 +54,8 @@ def from_wire(said: WireError) -> TocsinError:
         if issubclass(each, TocsinError):
             for name in inspect.signature(each.__init__).parameters.keys() & _UNKNOWN.keys():
                 setattr(error, name, _UNKNOWN[name])
+    if isinstance(error, RequestError):
+        error.replies = said.replies
     return error
 
 

@@ -7,13 +7,14 @@ for `stuck` seconds is given up, so a reader that does not read costs nobody any
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 from tocsin.net.frames import ServerFrame
 from tocsin.net.protocol import Codec, Limits
 
 __all__ = ["Outgoing"]
+
+_LOOK = 0.1  # seconds after which the time that a message may take begins anew; looking at each would cost more
 
 
 class Outgoing:
@@ -38,13 +39,13 @@ class Outgoing:
         """
         self._send, self._codec, self._limits = send, codec, limits
         self._drained, self._stuck = drained, stuck
-        self._waiting: deque[bytes] = deque()
+        self._waiting: list[bytes] = []
         self._unsent = 0
-        self._wake, self._empty = asyncio.Event(), asyncio.Event()
-        self._empty.set()
-        self.last = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None  # there is one while something waits: most clients are idle
+        self._is_over = False
+        self.last = self._loop.time()
         """When something was sent last."""
-        self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def has_room(self) -> bool:
@@ -53,39 +54,44 @@ class Outgoing:
 
     def put(self, frame: ServerFrame) -> None:
         """Send a frame, in its turn."""
+        if self._is_over:
+            return
         message = self._codec.encode(frame)
         self._waiting.append(message)
         self._unsent += len(message)
-        self._empty.clear()
-        self._wake.set()
+        if self._task is None:
+            self._task = self._loop.create_task(self._run())
 
     async def flushed(self) -> None:
         """Wait until everything was given to the socket, or nothing can be."""
-        if not self._task.done():
-            empty = asyncio.ensure_future(self._empty.wait())
-            await asyncio.wait([empty, self._task], return_when=asyncio.FIRST_COMPLETED)
-            empty.cancel()
+        while self._task is not None:
+            await asyncio.wait([self._task])
 
     async def close(self) -> None:
         """Send nothing more."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
+            async with asyncio.timeout(self._limits.stuck) as limit:
+                began = self._loop.time()
                 while self._waiting:
-                    message = self._waiting.popleft()
-                    async with asyncio.timeout(self._limits.stuck):
+                    batch, self._waiting = self._waiting, []
+                    for message in batch:
                         await self._send(message)
-                    had_room = self.has_room
-                    self._unsent -= len(message)
-                    self.last = loop.time()
-                    if not had_room and self.has_room:
-                        self._drained()
-                self._empty.set()
+                        had_room = self.has_room
+                        self._unsent -= len(message)
+                        self.last = self._loop.time()
+                        if self.last - began > _LOOK:
+                            began = self.last
+                            limit.reschedule(began + self._limits.stuck)
+                        if not had_room and self.has_room:
+                            self._drained()
         except Exception:  # the socket is closed, or takes nothing: either way this is the end of the connection
+            self._is_over = True
             self._stuck()
+        finally:
+            self._task = None

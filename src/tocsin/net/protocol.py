@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from tocsin.errors import EventError, ProtocolError
+from tocsin.journal.rowed import Rowed, WireRow, rowed
 from tocsin.model import Event
 from tocsin.net.events import from_cloudevent, from_packed, to_cloudevent, to_packed
 from tocsin.net.frames import ClientFrame, ServerFrame
@@ -134,7 +135,7 @@ class Codec:
         Raises:
             EventError: it is none.
         """
-        return self._event_in(bytes(part), offset, arrived)
+        return self._event_in(part, offset, arrived)
 
     def read_events(self, parts: Sequence[Raw]) -> list[Event]:
         """Events to be published.
@@ -142,10 +143,16 @@ class Codec:
         Raises:
             EventError: one of them is none; of many, `field` and message name the index.
         """
-        events = []
+        events: list[Event] = []
+        rows: list[WireRow] = []
         for index, part in enumerate(parts):
             try:
-                events.append(self._event_in(bytes(part), None, None))
+                if self.binary:
+                    event, row = rowed(part)
+                    events.append(event)
+                    rows.append(row)
+                else:
+                    events.append(self._event_in(bytes(part), None, None))
             except EventError as error:
                 if len(parts) == 1:
                     raise
@@ -153,7 +160,7 @@ class Codec:
                 raise EventError(
                     f"event {index}: {error.message}", field=field, position=error.position, help=error.help
                 ) from None
-        return events
+        return Rowed(events, rows) if self.binary else events
 
 
 def _read(decode: Any, data: Any) -> Any:

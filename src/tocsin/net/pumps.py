@@ -2,29 +2,38 @@
 
 A pump sends what there is credit for. What it sends *ahead* is only lent by the mailbox until the client says `taken`:
 so a buffer in the client costs no attempt, starts no clock, settles nothing and hides no cancellation; and if the
-connection is lost, what nobody had in hand waits as if it had never been sent.
+connection is lost, what nobody had in hand waits as if it had never been sent. What somebody else waits for is asked
+back; it is lent until the client has answered, so nobody gets what another has just taken.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Protocol
+
+from msgspec import Raw
 
 from tocsin.clock import as_micros
 from tocsin.delivery.handles import Delivery, Subscription
 from tocsin.errors import DeliveryError, EventError, TocsinError
 from tocsin.net.faults import to_wire
-from tocsin.net.frames import Deliver, Ended, Item, Recall, Seen, Trouble
+from tocsin.net.frames import Deliver, Ended, Recall, Seen, Shared, Trouble
 from tocsin.net.outgoing import Outgoing
+from tocsin.net.parts import Item
 from tocsin.net.protocol import Codec
 from tocsin.node.pipeline import Node
 
-__all__ = ["NOTICE", "REPLAYED", "Pump", "ReceiptsPump", "SubscriptionPump"]
+__all__ = ["FULL", "NOTICE", "REPLAYED", "Pump", "ReceiptsPump", "SubscriptionPump"]
 
 REPLAYED, NOTICE = 1, 2
 """Flags of a delivery."""
 _REMEMBERED = 4096
 _BATCH = 1000  # deliveries in one frame, so that none grows without end
+_AT_ONCE = 128  # and that are taken out of a mailbox at a time; fewer if events are large
+FULL = 1024 * 1024
+"""Bytes after which a frame of many parts is sent: what comes next has one of its own."""
 
 
 class Pump(Protocol):
@@ -63,42 +72,70 @@ class SubscriptionPump:
         self.credit, self.closed = credit, False
         self._numbers: dict[int, int] = {}  # of what is lent, by offset
         self._out: dict[int, Delivery] = {}
-        self._settled: dict[int, None] = {}  # numbers that were settled of late: settling them again does no harm
+        # Numbers that were settled of late: settling them again does no harm.
+        self._settled: OrderedDict[int, None] = OrderedDict()
+        self._words: deque[int] = deque()  # numbers of notices that are lent
+        self._is_shared = not ahead or handle.mailbox.options.group is not None  # and the client knows
         self._next = 1
+        self._moment: datetime | None = None
+        self._arrived = 0
+        # What is lent may be returned, if it is more than can be sent; and a row can always be sent.
+        self._at_once = _AT_ONCE if ahead and codec.binary else 1
         handle.lends = ahead
-        handle.on_wake = wake
+        handle.on_wake, handle.on_turn = wake, self._take_turn
+
+    def want(self) -> None:
+        """Somebody waits there, and has nothing."""
+        self.handle.hungry = True
+
+    def _take_turn(self) -> None:
+        self.push()
 
     def push(self) -> bool:
         """See `Pump`."""
         handle = self.handle
-        self._tell_recalled()
+        self.tell_recalled()
+        if not self._is_shared and handle.mailbox.handles > 1:
+            self._is_shared = True
+            self._outgoing.put(Shared(self._sub))
         handle.waits = int(self.credit > 0)  # in a group, who has credit is waiting
         items: list[Item] = []
-        while self.credit > 0 and len(items) < _BATCH and self._outgoing.has_room and not handle.closed:
+        size = 0
+        while self.credit > 0 and len(items) < _BATCH and size < FULL and self._outgoing.has_room and not handle.closed:
+            found: list[Delivery] = []
             try:
-                delivery = handle.poll()
-                if delivery is None:
+                found = self._node.post.take_many(handle, min(self.credit, self._at_once))
+                if not found:
                     break
-                items.append(self._item(delivery))
+                found.reverse()
+                while found:
+                    items.append(self._item(found.pop()))
+                    self.credit -= 1
+                    size += memoryview(items[-1][5]).nbytes
             except TocsinError as error:
+                self._node.post.return_lent(found)
                 self._outgoing.put(Trouble(self._sub, to_wire(error)))
                 break
-            self.credit -= 1
+            handle.hungry = False
+        if items and self._at_once > 1:
+            self._at_once = max(2, min(_AT_ONCE, FULL * len(items) // (4 * size)))
         if items:
-            self._outgoing.put(Deliver(self._sub, items, self._node.now()))
+            low = 0 if handle.mailbox.options.durable else handle.mailbox.lowest_waiting(handle.lane, self._node.head)
+            self._outgoing.put(Deliver(self._sub, items, self._node.now(), low))
         else:
             self._make_way()
         if handle.closed and not self.closed:
             self.closed = True
             handle.waits = 0
             self._outgoing.put(Ended(self._sub))
-        return len(items) == _BATCH
+        return len(items) == _BATCH or size >= FULL
 
     def _item(self, delivery: Delivery) -> Item:
         number, self._next = self._next, self._next + 1
         event = delivery.event
         try:
-            part = self._codec.event(event)
+            row = self._node.window.row(delivery.offset) if self._codec.binary else None
+            part = Raw(row) if row is not None else self._codec.event(event)
         except EventError:
             self._node.post.return_lent([delivery] if delivery.item is not None else [])
             raise
@@ -108,9 +145,13 @@ class SubscriptionPump:
                 self._numbers[delivery.offset] = number
             if len(self._out) > 2 * self.handle.mailbox.options.max_in_flight + 64:
                 self._prune()
+        if delivery.notice and self.handle.lends:
+            self._words.append(number)
         flags = REPLAYED * delivery.replayed + NOTICE * delivery.notice
-        arrived = as_micros(event.arrived) if event.arrived is not None else 0
-        return number, delivery.attempt, flags, delivery.offset, arrived, part
+        if event.arrived is not self._moment:  # those of one commit share it
+            self._moment = event.arrived
+            self._arrived = as_micros(event.arrived) if event.arrived is not None else 0
+        return number, delivery.attempt, flags, delivery.offset, self._arrived, part
 
     def _prune(self) -> None:
         """Forget deliveries that went to others since: their time was up."""
@@ -122,7 +163,7 @@ class SubscriptionPump:
                 del self._out[number]
 
     def _make_way(self) -> None:
-        """Recall what was sent ahead for what is more urgent, if that finds no credit or no window."""
+        """Ask back what was sent ahead for what is more urgent, if that finds no credit or no window."""
         handle = self.handle
         mailbox, lane = handle.mailbox, handle.lane
         options = mailbox.options
@@ -137,24 +178,36 @@ class SubscriptionPump:
             return
         lent.sort(key=lambda each: (each.item.level, -each.offset))
         for level, count in sorted(waiting, reverse=True):
-            less = [each for each in lent[:count] if each.item.level < level]
-            self._node.post.return_lent(less)
+            less = [each.item for each in lent[:count] if each.item.level < level]
+            mailbox.ask_back(less, handle.member, self._node.now())
             del lent[: len(less)]
-        self._tell_recalled()
+        self._node.ring_later()
+        self.tell_recalled()
 
-    def _tell_recalled(self) -> None:
-        offsets = self.handle.mailbox.recalled_from(self.handle.member)
-        if offsets:
-            numbers = [number for offset in offsets if (number := self._numbers.pop(offset, 0))]
+    def tell_recalled(self) -> None:
+        """Say what must not be handed out any more, and what is asked back."""
+        mailbox, member = self.handle.mailbox, self.handle.member
+        numbers = [self._words.popleft() for _ in range(mailbox.notices.recalled_from(member)) if self._words]
+        if offsets := mailbox.recalled_from(member):
+            numbers += [number for offset in offsets if (number := self._numbers.pop(offset, 0))]
             for number in numbers:
                 self._out.pop(number, None)
-            if numbers:
-                self._outgoing.put(Recall(self._sub, numbers))
+        if numbers:
+            self._outgoing.put(Recall(self._sub, numbers))
+        asked = [self._numbers[offset] for offset in mailbox.asked_of(member) if offset in self._numbers]
+        if mailbox.notices.asked_of(member):
+            asked += self._words
+        if asked:
+            self._outgoing.put(Recall(self._sub, asked, ask=True))
 
     def taken(self, numbers: Iterable[int]) -> None:
         """See `Pump`. What is not known any more was recalled or settled meanwhile, and is passed over."""
         mine = [self._out[number] for number in numbers if number in self._out]
         self._claim(mine)
+        for number in numbers if self._words else ():
+            if number in self._words:
+                self._words.remove(number)
+                self.handle.mailbox.notices.taken(self.handle.member)
         self.forget(number for number in numbers if number in self._out and self._out[number].settled is not None)
 
     def _claim(self, deliveries: list[Delivery]) -> None:
@@ -162,7 +215,10 @@ class SubscriptionPump:
         for delivery in lent:
             self._numbers.pop(delivery.offset, None)
         if lent:
+            was_asked = any(each.item.asked_for is not None for each in lent)
             self._node.post.claim(lent)
+            if was_asked:  # whoever asked for it may ask for something else
+                self._node.lanes.wake_all(self.handle.mailbox)
 
     def returned(self, numbers: Iterable[int]) -> None:
         """Of what was sent ahead, these are not wanted."""
@@ -170,7 +226,11 @@ class SubscriptionPump:
         for delivery in mine:
             self._numbers.pop(delivery.offset, None)
         self._node.post.return_lent(mine)
-        self._tell_recalled()
+        words = [number for number in numbers if number in self._words]
+        for number in words:
+            self._words.remove(number)
+        if words:
+            self._node.post.return_words(self.handle, len(words))
 
     def delivery(self, number: int) -> Delivery:
         """What was sent under a number, in somebody's hands from now on.
@@ -184,11 +244,27 @@ class SubscriptionPump:
                 f"delivery {number} is not in your hands", help="it was settled or withdrawn, or it comes again"
             )
         if delivery.item.lent and self._numbers.get(delivery.offset) != number:  # it was sent again, and not taken
-            self._node.post.return_lent([delivery])
-            self._tell_recalled()
+            self._node.post.return_lent([delivery], quiet=False)
+            self.tell_recalled()
         else:
             self._claim([delivery])
         return delivery
+
+    def deliveries(self, numbers: list[int]) -> list[Delivery]:
+        """As `delivery`, for many: all or none.
+
+        Raises:
+            DeliveryError: one of them is not in your hands any more.
+        """
+        found = [self._out[number] for number in numbers if number in self._out]
+        is_mine = len(found) == len(numbers) and all(
+            not each.item.lent or self._numbers.get(each.offset) == number
+            for number, each in zip(numbers, found, strict=True)
+        )
+        if not is_mine:
+            return [self.delivery(number) for number in numbers]
+        self._claim(found)
+        return found
 
     def unsettled(self, numbers: Iterable[int]) -> list[int]:
         """Those of them that were not settled of late."""
@@ -199,8 +275,8 @@ class SubscriptionPump:
         for number in list(numbers):
             self._out.pop(number, None)
             self._settled[number] = None
-            if len(self._settled) > _REMEMBERED:
-                del self._settled[next(iter(self._settled))]
+        while len(self._settled) > _REMEMBERED:
+            self._settled.popitem(last=False)
 
     def reclaim(self, offset: int, attempt: int) -> int | None:
         """The number of a delivery of an earlier connection that is still in hand; None: it needs no settling.
@@ -209,17 +285,19 @@ class SubscriptionPump:
             DeliveryError: it went to somebody else meanwhile.
         """
         delivery = self._node.post.found_again(self.handle, offset, attempt)
-        self._tell_recalled()
+        self.tell_recalled()
         if delivery is None:
             return None
         number, self._next = self._next, self._next + 1
         self._out[number] = delivery
         return number
 
-    async def close(self) -> None:
-        """See `Pump`."""
+    async def close(self, *, undo: bool = False) -> None:
+        """See `Pump`. With `undo` it is as if it had not been opened."""
         self.closed = True
         self.handle.waits = 0
+        if undo and self.handle.undo is not None:
+            await self.handle.undo()
         await self._node.post.close_handle(self.handle)
 
 

@@ -1,7 +1,9 @@
-"""The server: `WS /bus` and `GET /health`, on one event loop with the node.
+"""The server: `WS /bus` and the routes of `net.http`, on one event loop with the node.
 
     async with tocsin.connect("file:plant.db") as bus, serve(bus, port=8420) as server:
         print(server.url)
+
+It listens on loopback; elsewhere only with TLS and tokens, or if it is told that this is meant (`doors`).
 
 Of two sessions of one name the newer wins; the older is told. `run` serves until SIGTERM or SIGINT, then drains: it
 takes no more connections, finishes what was begun, says goodbye, and returns.
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
 import socket
@@ -20,20 +23,23 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tocsin.errors import NetworkError
 from tocsin.net.access import Caller, Gate
-from tocsin.net.protocol import LIMITS, Codec, Limits, choose
+from tocsin.net.doors import Doorkeeper, Tls, check_listening, is_loopback, tls_context
+from tocsin.net.http import Front, Upgraded, guarded, wire_of
+from tocsin.net.protocol import LIMITS, REFUSED, Codec, Limits, choose
 from tocsin.net.session import Session
 from tocsin.node.pipeline import Node
+from tocsin.security.tokens import TokenStore
 
 __all__ = ["Server", "run", "serve"]
 
 HOST, PORT = "127.0.0.1", 8420
+Tokens = TokenStore | str | os.PathLike[str]
 
 
 class _Socket:
@@ -64,28 +70,38 @@ class _Socket:
 class Server:
     """A node on the network. `app` is an ASGI application; `serve` and `run` put it on a port."""
 
-    def __init__(self, bus: Any, *, limits: Limits = LIMITS, routes: tuple[BaseRoute, ...] = ()) -> None:
-        """Serve the node of a bus; more routes may be given."""
+    def __init__(
+        self,
+        bus: Any,
+        *,
+        limits: Limits = LIMITS,
+        routes: tuple[BaseRoute, ...] = (),
+        tokens: TokenStore | None = None,
+        hosts: frozenset[str] | None = frozenset(),
+    ) -> None:
+        """Serve the node of a bus.
+
+        Args:
+            bus: an embedded bus.
+            limits: what a connection may cost.
+            routes: more routes.
+            tokens: whom to let in; None: everybody.
+            hosts: by which names it may be called, beside those of loopback; None: by any.
+        """
         self.node: Node = bus._node
-        self.gate = Gate(bus.as_user)
+        self.gate = Gate(self.node, bus.as_user, tokens)
         self.limits = limits
         self.url = ""
         """Where it is, once it listens."""
         self.sessions: set[Session] = set()
         self._named: dict[str, Session] = {}
         self.draining = False
+        self.http = Front(self, limits)
         self.app = Starlette(
-            routes=[Route("/health", self._health), WebSocketRoute("/bus", self._connect), *routes],
+            routes=[WebSocketRoute("/bus", self._connect), *routes],
+            middleware=[Middleware(Doorkeeper, gate=self.gate, hosts=hosts)],
         )
-
-    async def _health(self, request: Request) -> Response:
-        """Is it well? 200, or 503 while it drains."""
-        about = {
-            "status": "draining" if self.draining else "ok",
-            "head": self.node.head,
-            "sessions": len(self.sessions),
-        }
-        return JSONResponse(about, status_code=503 if self.draining or self.node.closed else 200)
+        self.http.add_to(self.app.router)
 
     async def _connect(self, websocket: WebSocket) -> None:
         codec, subprotocol = choose(websocket.scope.get("subprotocols", ()))
@@ -93,7 +109,11 @@ class Server:
         where = websocket.client.host if websocket.client is not None else ""
 
         def admit(token: str | None, name: str | None) -> Caller:
-            return self.gate.admit(token, name, where, "client-" + secrets.token_hex(6))
+            behind = secrets.token_hex(6)
+            caller = self.gate.admit(token, name, where, f"client-{behind}", behind)
+            caller.watch(lambda error: session.leave(error.message, REFUSED, error))
+            wire_of(websocket.scope).let_in()
+            return caller
 
         session = Session(self.node, admit, self._arrive, _Socket(websocket, codec), codec)
         self.sessions.add(session)
@@ -114,12 +134,12 @@ class Server:
             await older.ended()
 
     async def drain(self) -> None:
-        """Let every session finish what it has begun, and end it."""
+        """Let every session and every request finish what it has begun, and end it."""
         self.draining = True
         sessions = list(self.sessions)
         for session in sessions:
             session.leave("draining")
-        await asyncio.gather(*(session.ended() for session in sessions))
+        await asyncio.gather(self.http.drain(), *(session.ended() for session in sessions))
 
 
 class _Uvicorn(uvicorn.Server):
@@ -162,7 +182,15 @@ def _listening(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def serve(
-    bus: Any, host: str = HOST, port: int = 0, *, limits: Limits = LIMITS, routes: tuple[BaseRoute, ...] = ()
+    bus: Any,
+    host: str = HOST,
+    port: int = 0,
+    *,
+    limits: Limits = LIMITS,
+    routes: tuple[BaseRoute, ...] = (),
+    tls: Tls | None = None,
+    tokens: Tokens | None = None,
+    insecure: bool = False,
 ) -> AsyncIterator[Server]:
     """Put the node of a bus on a port while the context is open; the bus stays open after it.
 
@@ -172,36 +200,56 @@ async def serve(
         port: 0: any that is free; `url` of the server says which.
         limits: what a connection may cost.
         routes: more routes.
+        tls: the paths of a certificate and of its key (PEM).
+        tokens: whom to let in: a store, or the path of its file, which need not be there yet. See docs/SECURITY.md.
+        insecure: listen off loopback also without TLS or tokens.
 
     Raises:
-        NetworkError: it cannot listen there.
+        NetworkError: it cannot listen there, or should not.
+        TokenError: the tokens cannot be read.
     """
-    server = Server(bus, limits=limits, routes=routes)
+    store = TokenStore(tokens) if isinstance(tokens, str | os.PathLike) else tokens
+    context = tls_context(tls) if tls is not None else None
+    has_tokens = store is not None and store.is_used
+    check_listening(host, has_tls=context is not None, has_tokens=has_tokens, insecure=insecure)
+    hosts = None if insecure and not is_loopback(host) else frozenset({host})
+    server = Server(bus, limits=limits, routes=routes, tokens=store, hosts=hosts)
     config = uvicorn.Config(
         server.app,
         host=host,
         port=port,
-        ws="websockets-sansio",
+        http=guarded(limits),
+        ws=Upgraded,
         ws_max_size=limits.max_frame,
         ws_per_message_deflate=False,
         ws_ping_interval=None,  # our own heartbeat goes through the same queues as everything else
         lifespan="off",
         log_config=None,
+        # Its warnings are one for each odd request, so that strangers could fill the log; below them it writes down
+        # urls, and with them what somebody put there.
+        log_level="error",
         access_log=False,
+        proxy_headers=False,  # an address that the client itself may choose is no use in an audit
+        server_header=False,
         timeout_graceful_shutdown=5,
     )
+    config.load()
+    config.ssl = context
     listener = _Uvicorn(config)
     with _listening(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
-        server.url = f"ws://{shown}:{listening.getsockname()[1]}"
-        task = asyncio.get_running_loop().create_task(listener.serve([listening]))
+        server.url = f"{'ws' if context is None else 'wss'}://{shown}:{listening.getsockname()[1]}"
+        loop = asyncio.get_running_loop()
+        task, keeping = loop.create_task(listener.serve([listening])), loop.create_task(server.gate.keep())
         try:
             await listener.ready.wait()
             yield server
         finally:
             await server.drain()
+            keeping.cancel()
             listener.should_exit = True
-            await task
+            await asyncio.gather(task, keeping, return_exceptions=True)
+            task.result()
 
 
 async def run(
@@ -210,6 +258,9 @@ async def run(
     port: int = PORT,
     *,
     limits: Limits = LIMITS,
+    tls: Tls | None = None,
+    tokens: Tokens | None = None,
+    insecure: bool = False,
     ready: Any = None,
 ) -> None:
     """Open a node and serve it until SIGTERM or SIGINT; then drain, close the node and return.
@@ -219,6 +270,9 @@ async def run(
         host: the address to listen on.
         port: the port; 0: any that is free.
         limits: what a connection may cost.
+        tls: as for `serve`.
+        tokens: as for `serve`.
+        insecure: as for `serve`.
         ready: called with the server once it listens.
     """
     stop = asyncio.Event()
@@ -226,7 +280,10 @@ async def run(
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
     try:
-        async with opening as bus, serve(bus, host, port, limits=limits) as server:
+        async with (
+            opening as bus,
+            serve(bus, host, port, limits=limits, tls=tls, tokens=tokens, insecure=insecure) as server,
+        ):
             if ready is not None:
                 ready(server)
             await stop.wait()

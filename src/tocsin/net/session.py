@@ -11,13 +11,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import Raw
 
 from tocsin.errors import (
-    ConsumerError,
-    DeliveryError,
     ForbiddenError,
     NetworkError,
     OverloadError,
@@ -25,20 +24,20 @@ from tocsin.errors import (
     TocsinError,
     UnauthorizedError,
 )
-from tocsin.journal import bounds
+from tocsin.journal.rows import to_row
 from tocsin.net import frames
 from tocsin.net.access import Caller
 from tocsin.net.faults import to_wire
 from tocsin.net.outgoing import Outgoing
+from tocsin.net.peers import PeerStreams
 from tocsin.net.protocol import BAD_HELLO, BROKEN, REFUSED, REPLACED, SLOW, VERSION, Codec, Limits
-from tocsin.net.pumps import Pump, ReceiptsPump, SubscriptionPump
+from tocsin.net.streams import Streams
 from tocsin.net.verbs import call
-from tocsin.node.pipeline import Node
+from tocsin.node.pipeline import Batch, Node
 
 __all__ = ["Session", "Socket"]
 
-_OPTIONS = ("order", "group", "durable", "ack_wait", "max_in_flight", "max_deliver", "auto_ack", "fair", "placement")
-_KEPT_CLOSED = 64  # closed subscriptions whose deliveries may still be settled
+_LONGEST_WRITER = 64
 _log = logging.getLogger("tocsin.net")
 
 
@@ -58,7 +57,7 @@ class Socket(Protocol):
 class _Leave(Exception):
     """The session ends, for this reason."""
 
-    def __init__(self, code: int, error: NetworkError | None = None, reason: str = "") -> None:
+    def __init__(self, code: int, error: TocsinError | None = None, reason: str = "") -> None:
         super().__init__(reason)
         self.code, self.error = code, error
         self.reason = reason or (error.message if error is not None else "")
@@ -91,21 +90,22 @@ class Session:
         self.caller: Caller
         self._bus: Any = None
         self._loop = asyncio.get_running_loop()
-        self._pumps: dict[int, Pump] = {}
+        self._streams: Any = None  # from hello on
+        self._peers: Any = None
+        self._commands: dict[type, Callable[[Any], Coroutine[Any, Any, Raw]]] = {}
         self._open: set[asyncio.Task[None]] = set()
-        self._opening: dict[int, asyncio.Task[None] | None] = {}  # by number of the subscription
-        self._is_pushing = False
+        self._asking: dict[int, asyncio.Task[None]] = {}  # requests that may be dropped
         self._heard = self._loop.time()
         self._leaving: asyncio.Future[_Leave] = self._loop.create_future()
-        self._ended = asyncio.Event()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self._clean = False
 
     async def run(self, limits: Limits) -> None:
         """Serve the connection to its end."""
         self.limits = limits
-        self._outgoing = Outgoing(self._socket.send, self._codec, limits, self._push_soon, self._is_stuck)
+        self._outgoing = Outgoing(self._socket.send, self._codec, limits, self._has_room_again, self._is_stuck)
         reading = self._loop.create_task(self._read())
-        beating = self._loop.create_task(self._beat())
+        self._beat_later()
         leave = _Leave(1000)
         try:
             ends: list[asyncio.Future[Any]] = [reading, self._leaving]
@@ -117,15 +117,15 @@ class Session:
                 if not isinstance(error, _Leave):
                     _log.error("a session has failed", exc_info=error)
         finally:
-            for task in (reading, beating):
-                task.cancel()
-            await asyncio.gather(reading, beating, return_exceptions=True)
+            self._beating.cancel()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
             await self._finish(leave)
 
-    def leave(self, reason: str, code: int = 1001) -> None:
+    def leave(self, reason: str, code: int = 1001, error: NetworkError | None = None) -> None:
         """End the session from outside; the client is told why."""
         if not self._leaving.done():
-            self._leaving.set_result(_Leave(code, reason=reason))
+            self._leaving.set_result(_Leave(code, error, reason))
 
     def replace(self) -> None:
         """A newer session has the name."""
@@ -133,7 +133,7 @@ class Session:
 
     async def ended(self) -> None:
         """Wait until all it had is given back."""
-        await self._ended.wait()
+        await asyncio.wait([self._ended])
 
     async def _finish(self, leave: _Leave) -> None:
         """Finish what was begun (a drain) or drop it (a loss), give everything back, say goodbye."""
@@ -145,13 +145,13 @@ class Session:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
         try:
-            for pump in list(self._pumps.values()):
-                await pump.close()
-            if self._bus is not None:
-                await self._bus._session.end(crashed=not self._clean)
+            if self._streams is not None:
+                self._streams.stop()  # nothing of what follows is told: the connection has ended, not what it had open
+                await self._bus._session.end(crashed=not self._clean and not draining)
+                await self._streams.close_all()
         except TocsinError as error:  # the disk is full, say
             _log.error("the end of a session is not stored: %s", error)
-        self._ended.set()
+        self._ended.set_result(None)
         if leave.error is not None:
             self._outgoing.put(frames.Failed(to_wire(leave.error)))
         if not draining:
@@ -207,7 +207,7 @@ class Session:
             )
         try:
             self.caller = self._admit(frame.token, frame.name)
-        except (UnauthorizedError, ForbiddenError) as error:
+        except (UnauthorizedError, ForbiddenError, OverloadError) as error:
             raise _Leave(REFUSED, error) from None
         except ProtocolError as error:
             raise _Leave(BAD_HELLO, error) from None
@@ -216,55 +216,84 @@ class Session:
         self._bus = self.caller.bus
         if frame.options.get("strict_advertise") is True:
             self._bus._session.strict = True
+        self._welcomed()
         limits = {each: getattr(self.limits, each) for each in self.limits.__struct_fields__}
         self._outgoing.put(frames.Welcome(VERSION, name, self.id, limits, self._node.now()))
 
+    def _welcomed(self) -> None:
+        """From here on, commands are carried out."""
+        streams = self._streams = Streams(self._node, self._bus, self._outgoing, self._codec, self.limits)
+        peers = self._peers = PeerStreams(streams, self.caller)
+        self._commands = {
+            frames.Publish: self._publish,
+            frames.Settle: streams.settle,
+            frames.Call: self._call,
+            frames.Request: peers.request,
+            frames.Subscribe: streams.subscribe,
+            frames.Watch: self._watch,
+            frames.Serve: peers.serve,
+            frames.Join: peers.join,
+            frames.Cast: peers.cast,
+            frames.Reclaim: streams.reclaim,
+            frames.Withdraw: peers.withdraw,
+            frames.Leave: streams.close,
+            frames.Close: streams.close,
+        }
+
     def _handle(self, frame: frames.ClientFrame) -> None:
+        work = self._commands.get(type(frame))
+        if work is not None:
+            self._begin(frame, work(frame))
+            return
         match frame:
-            case frames.Settle():
-                self._command(frame.n, self._settle(frame))
             case frames.Taken():
-                if (pump := self._pumps.get(frame.sub)) is not None:
-                    pump.taken(frame.items)
-            case frames.Return():
-                pump = self._pumps.get(frame.sub)
-                if isinstance(pump, SubscriptionPump):
-                    pump.returned(frame.items)
+                self._streams.taken(frame)
             case frames.Credit():
-                self._credit(frame)
-            case frames.Publish():
-                self._command(frame.n, self._publish(frame))
-            case frames.Call():
-                self._command(frame.n, call(self._bus, frame.verb, frame.args, self._codec))
-            case frames.Subscribe():
-                self._opening[frame.sub] = self._command(frame.n, self._subscribe(frame))
-            case frames.Watch():
-                self._command(frame.n, self._watch(frame))
-            case frames.Reclaim():
-                self._command(frame.n, self._reclaim(frame))
-            case frames.Close():
-                self._command(frame.n, self._close(frame))
+                try:
+                    self._streams.credit(frame)
+                except ProtocolError as error:
+                    raise _Leave(BROKEN, error) from None
+            case frames.Return():
+                self._streams.returned(frame)
+            case frames.Want():
+                self._streams.want(frame)
+            case frames.Answer() | frames.Fail():
+                self._peers.answer(frame)
+            case frames.Drop():
+                if (task := self._asking.pop(frame.n, None)) is not None:
+                    task.cancel()
             case frames.Ping():
-                self._push()
+                self._streams.push()
                 self._outgoing.put(frames.Pong(frame.n, self._node.now()))
-            case frames.Pong():
-                pass
             case frames.Hello():
                 raise _Leave(BROKEN, ProtocolError("hello was said before", help="say it once"))
 
     # -- commands
 
-    def _command(self, n: int | None, work: Coroutine[Any, Any, Raw]) -> asyncio.Task[None] | None:
+    def _begin(self, frame: Any, work: Coroutine[Any, Any, Raw]) -> None:
         """Carry out a command beside others, and answer it."""
+        n: int | None = frame.n
         if len(self._open) >= self.limits.max_open:
             work.close()
             error = OverloadError(f"{len(self._open):,} commands are open", help="wait for answers first")
             self._outgoing.put(frames.Failed(to_wire(error), n))
-            return None
+            return
         task = self._loop.create_task(self._answered(n, work))
         self._open.add(task)
-        task.add_done_callback(self._open.discard)
-        return task
+        task.add_done_callback(partial(self._is_done, work))
+        if isinstance(frame, frames.Opening):
+            self._streams.begin(frame.sub, task)
+        elif isinstance(frame, frames.Request):
+            self._asking[frame.n] = task
+            task.add_done_callback(partial(self._answered_request, frame.n))
+
+    def _is_done(self, work: Coroutine[Any, Any, Raw], task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        work.close()  # it may have been cancelled before it began
+
+    def _answered_request(self, n: int, task: asyncio.Task[None]) -> None:
+        if self._asking.get(n) is task:
+            del self._asking[n]
 
     async def _answered(self, n: int | None, work: Coroutine[Any, Any, Raw]) -> None:
         try:
@@ -279,127 +308,50 @@ class Session:
                 self._outgoing.put(frames.Done(n, value))
 
     async def _publish(self, frame: frames.Publish) -> Raw:
+        self.caller.spend(len(frame.events), sum(map(len, frame.events)))
         events = self._codec.read_events(frame.events)
-        return self._codec.value(await self._bus.publish_many(events))
+        largest = self.limits.max_event
+        if any(len(part) > largest for part in frame.events):  # else no payload can be
+            for event in events:
+                to_row(event, largest)
+        if frame.writer is None:
+            return self._codec.value(await self._bus.publish_many(events))
+        if frame.position is None or not 0 < len(frame.writer) <= _LONGEST_WRITER:
+            raise ProtocolError("a writer and a position go together", field="writer", help="give both, or neither")
+        batch = Batch(f"client/{frame.writer}", frame.position)  # never the name of a writer of the node's own
+        return self._codec.value(await self._bus._publish_batch(events, batch))
 
-    async def _subscribe(self, frame: frames.Subscribe) -> Raw:
-        self._check_number(frame.sub, frame.credit)
-        unknown = frame.options.keys() - set(_OPTIONS)
-        if unknown:
-            raise ConsumerError(
-                f"there is no option {min(unknown)[:64]!r}", field="options", help=f"use {', '.join(_OPTIONS)}"
-            )
-        past = bounds.parse(frame.past) if frame.past is not None else None
-        handle = await self._bus.subscribe(
-            frame.filter, frame.consumer, past, replay=frame.replay, system=frame.system, **frame.options
-        )
-        self._pumps[frame.sub] = SubscriptionPump(
-            self._node,
-            handle,
-            frame.sub,
-            self._outgoing,
-            self._codec,
-            credit=frame.credit,
-            ahead=frame.ahead,
-            wake=self._push_soon,
-        )
-        self._push()  # what is there comes before the answer
-        options = handle.mailbox.options
-        record = handle.lane.record
-        about = {"id": handle.id, "consumer": handle.consumer, "start": record.start, "seam": record.seam}
-        return self._codec.value({**about, "options": options})
+    async def _call(self, frame: frames.Call) -> Raw:
+        return await call(self._bus, frame.verb, frame.args, self._codec)
 
     async def _watch(self, frame: frames.Watch) -> Raw:
-        self._check_number(frame.sub, frame.credit)
-        if frame.what != "receipts":
-            raise ProtocolError(f"there is no {frame.what[:64]!r} to watch", field="what", help="watch receipts")
-        self._pumps[frame.sub] = ReceiptsPump(
-            self._node, self.name, frame.sub, self._outgoing, self._codec, frame.credit, self._push_soon
-        )
-        self._push()
-        return self._codec.value(None)
-
-    def _check_number(self, sub: int, credit: int) -> None:
-        if sub in self._pumps and not self._pumps[sub].closed:
-            raise ProtocolError(f"subscription {sub} is open", field="sub", help="choose another number")
-        if sum(not pump.closed for pump in self._pumps.values()) >= self.limits.max_subscriptions:
-            raise OverloadError(f"{self.limits.max_subscriptions:,} subscriptions are open", help="close some first")
-        if credit > self.limits.max_credit:
-            raise ProtocolError(f"credit is {credit:,}", field="credit", help=f"give up to {self.limits.max_credit:,}")
-        self._opening = {number: task for number, task in self._opening.items() if task is not None and not task.done()}
-        closed = [number for number, pump in self._pumps.items() if pump.closed]
-        for number in closed[: max(0, len(closed) - _KEPT_CLOSED)]:
-            del self._pumps[number]
-
-    def _credit(self, frame: frames.Credit) -> None:
-        pump = self._pumps.get(frame.sub)
-        if pump is None:
-            return  # it was closed, or is being opened, with a credit of its own
-        if pump.credit + frame.n > self.limits.max_credit:
-            raise _Leave(
-                BROKEN,
-                ProtocolError(f"credit is {pump.credit + frame.n:,}", help=f"at most {self.limits.max_credit:,}"),
+        self._streams.check_number(frame.sub, frame.credit)
+        shown = {"receipts": self._streams.receipts, **self._peers.watches}
+        if frame.what not in shown:
+            raise ProtocolError(
+                f"there is no {frame.what[:64]!r} to watch", field="what", help=f"watch {', '.join(shown)}"
             )
-        pump.credit += frame.n
-        self._push_soon()
+        opened: Raw = await shown[frame.what](frame)
+        return opened
 
-    def _pump(self, sub: int) -> SubscriptionPump:
-        pump = self._pumps.get(sub)
-        if not isinstance(pump, SubscriptionPump):
-            raise DeliveryError(f"there is no subscription {sub}", field="sub", help="subscribe first")
-        return pump
+    # -- life and death
 
-    async def _settle(self, frame: frames.Settle) -> Raw:
-        pump, post = self._pump(frame.sub), self._node.post
-        for number in frame.extend:
-            await post.extend(pump.delivery(number))
-        if numbers := pump.unsettled(frame.ack):
-            await post.settle([pump.delivery(number) for number in numbers])
-            pump.forget(numbers)
-        for number, delay in frame.nak:
-            await post.give_back(pump.delivery(number), delay)
-        for number, reason in frame.term:
-            await post.terminate(pump.delivery(number), reason)
-            pump.forget([number])
-        return self._codec.value(None)
-
-    async def _reclaim(self, frame: frames.Reclaim) -> Raw:
-        pump = self._pump(frame.sub)
-        return self._codec.value([pump.reclaim(offset, attempt) for offset, attempt in frame.items])
-
-    async def _close(self, frame: frames.Close) -> Raw:
-        opening = self._opening.pop(frame.sub, None)
-        if opening is not None and not opening.done():  # it is not wanted any more
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
-        pump = self._pumps.get(frame.sub)
-        if pump is not None:
-            await pump.close()
-        return self._codec.value(None)
-
-    # -- going out
-
-    def _push_soon(self) -> None:
-        """Something may be there for a subscription: look once, for all that comes in this turn of the loop."""
-        if not self._is_pushing:
-            self._is_pushing = True
-            self._loop.call_soon(self._push)
-
-    def _push(self) -> None:
-        self._is_pushing = False
-        more = [pump.push() for pump in list(self._pumps.values())]
-        if any(more):
-            self._push_soon()
+    def _has_room_again(self) -> None:
+        if self._streams is not None:
+            self._streams.push_soon()
 
     def _is_stuck(self) -> None:
         self.leave("nothing can be sent", SLOW)
 
-    async def _beat(self) -> None:
+    def _beat_later(self) -> None:
+        # No task: there may be a thousand sessions, and most do nothing else.
+        self._beating = self._loop.call_later(self.limits.beat / 3, self._beat)
+
+    def _beat(self) -> None:
         """Say ping when nothing was said for a while, and leave when nothing is heard."""
-        while True:
-            await asyncio.sleep(self.limits.beat / 3)
-            now = self._loop.time()
-            if now - self._heard > self.limits.silence:
-                self.leave("nothing was heard", SLOW)
-            elif now - self._outgoing.last > self.limits.beat:
-                self._outgoing.put(frames.Ping())
+        now = self._loop.time()
+        if now - self._heard > self.limits.silence:
+            self.leave("nothing was heard", SLOW)
+        elif now - self._outgoing.last > self.limits.beat:
+            self._outgoing.put(frames.Ping())
+        self._beat_later()

@@ -19,6 +19,7 @@ from tocsin.delivery.board import Alert
 from tocsin.errors import ProtocolError
 from tocsin.journal import bounds
 from tocsin.net.protocol import Codec
+from tocsin.node.demand import Demand
 
 __all__ = ["VERBS", "About", "WireAlert", "WireExplanation", "call"]
 
@@ -139,6 +140,7 @@ VERBS: Final = {
     "explain": Verb(_Id, _plain("explain")),
     "advertise": Verb(_Filter, _plain("advertise")),
     "unadvertise": Verb(_Filter, _plain("unadvertise")),
+    "demand": Verb(_Filter, _plain("demand")),
     "cancel": Verb(_Event, _plain("cancel")),
     "status": Verb(_Event, _plain("status")),
     "alerts": Verb(_Nothing, _plain("alerts")),
@@ -172,6 +174,8 @@ def _sent(value: Any, codec: Codec) -> Any:
         event = value.event
         arrived = as_micros(event.arrived) if event.arrived is not None else 0
         return WireAlert(codec.event(event), event.offset or 0, arrived, value.acked, value.pending)
+    if isinstance(value, Demand):
+        return {"consumers": value.consumers, "definitions": value.definitions}
     if isinstance(value, Explanation):
         rest = {name: getattr(value, name) for name in value.__struct_fields__ if name != "definition"}
         made = value.definition

@@ -85,18 +85,17 @@ async def _cancel(node: Node, id: str, source: str | None, by: str) -> None:
     notice = Notice(CANCELLED, id, now, about)
     told = [mailbox for mailbox in node.mailboxes.values() if mailbox.has_seen(event, node.head)]
     for mailbox in told:
-        mailbox.tell(notice)
+        mailbox.notices.tell(notice)
         if mailbox.options.durable:
             state[PLACE + mailbox.name] = dump_place(mailbox, node.head)
 
     async def carry_out() -> None:
-        record = Event(CANCELLED, "tocsin", correlation_id=id, data=about)
+        record = Event(CANCELLED, "tocsin", correlation_id=id, data=about, classification=event.classification)
         try:
             await node.store(events=[record], state=state, notes=notes, by=by)
         except TocsinError:  # nothing was stored, so nothing was cancelled
             for mailbox in told:
-                if notice in mailbox.notices:
-                    mailbox.notices.remove(notice)
+                mailbox.notices.unsay(notice)
             raise
         node.cancelled.add(offset)
         for mailbox in node.mailboxes.values():

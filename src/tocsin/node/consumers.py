@@ -11,6 +11,7 @@ import contextlib
 import secrets
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -83,7 +84,9 @@ async def subscribe(
         if is_guest:
             mailbox.guests.add(consumer)
         try:
-            return await _open(node, mailbox, consumer, filter, bound, replay, system, before)
+            handle = await _open(node, mailbox, consumer, filter, bound, replay, system, before)
+            handle.undo = partial(_undo, node, handle, before)
+            return handle
         except BaseException:
             await asyncio.shield(before.restore(mailbox))
             raise
@@ -98,11 +101,14 @@ class _Before:
         self._node, self._consumer = node, consumer
         known = node.mailboxes.get(_name_of(consumer, group))
         self._options = known.options if known is not None else None
+        self.is_new = known is None
         self._is_member = known is not None and consumer in known.members
         self.revive: Callable[[], None] = lambda: None
         """Undoes the end of the subscription that was replaced."""
         self.made: Lane | None = None
         """The subscription that was made."""
+        self.taken_over: set[int] = set()
+        """What waited for other subscriptions of the consumer, and waits for this one now."""
 
     async def restore(self, mailbox: Mailbox) -> None:
         node = self._node
@@ -122,6 +128,23 @@ class _Before:
                 await node.keeper.forget(mailbox.name)
 
 
+async def _undo(node: Node, handle: Subscription, before: _Before) -> None:
+    """Nobody wanted it after all: be it as if it had not been opened, unless others use it meanwhile."""
+    mailbox, lane = handle.mailbox, handle.lane
+    async with node.changing:
+        others = [each for each in mailbox.lanes.values() if each is not lane and not each.record.ended]
+        if handle.closed or node.lanes.handles_of(mailbox, lane) != [handle] or (before.is_new and others):
+            return
+        mailbox.release(handle.member)
+        if lane is before.made:  # its past is nobody's
+            for item in [each for each in mailbox.items() if each.lane == lane.id and each.offset <= lane.record.seam]:
+                if not item.attempt and item.offset not in before.taken_over:
+                    mailbox.withdraw(item.offset)
+        _leave(node, handle, before)
+        await asyncio.shield(before.restore(mailbox))
+        node.peers.demand_changed()
+
+
 async def _open(
     node: Node, mailbox: Mailbox, consumer: str, filter: Filter, bound: Any, replay: bool, system: bool, before: _Before
 ) -> Subscription:
@@ -133,14 +156,20 @@ async def _open(
     node.lanes.add_handle(handle)
     try:
         await node.lanes.take_over(mailbox, lane)
+        before.taken_over = {item.offset for item in mailbox.items() if item.lane == lane.id}
         await node.keeper.save_consumer(mailbox)
         await node.lanes.refilled(key_of(mailbox, lane.id))
     except BaseException:
-        handle.closed = True
-        node.lanes.drop_handle(handle)
-        node.lanes.close_unheard(mailbox, lane, since=lane.record.seam if lane is before.made else 0)
+        _leave(node, handle, before)
         raise
     return handle
+
+
+def _leave(node: Node, handle: Subscription, before: _Before) -> None:
+    mailbox, lane = handle.mailbox, handle.lane
+    handle.closed = True
+    node.lanes.drop_handle(handle)
+    node.lanes.close_unheard(mailbox, lane, since=lane.record.seam if lane is before.made else 0)
 
 
 def _check_name(consumer: Any) -> None:
@@ -317,6 +346,7 @@ async def _drop(node: Node, mailbox: Mailbox) -> None:
         except TocsinError:
             node.mailboxes.setdefault(mailbox.name, mailbox)
             raise
+    node.gone.update(mailbox.counters)
 
 
 def find(node: Node, consumer: str) -> Mailbox:

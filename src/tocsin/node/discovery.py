@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tocsin.errors import FilterError, OverloadError, PeerError
@@ -60,12 +61,14 @@ async def unadvertise(session: Session, text: str | Filter) -> None:
             await peers.store(session, [record], {records.resource_key(session.id, what): None}, apply)
 
 
-def resources(session: Session, text: str | Filter | None = None) -> Changes:
-    """Watch what is advertised and served; see `Bus.resources`."""
+def resources(
+    session: Session, text: str | Filter | None = None, allows: Callable[[Change], bool] | None = None
+) -> Changes:
+    """Watch what is advertised and served; see `Bus.resources`. What `allows` says no to is not told."""
     session.check()
     filter = text if text is None or isinstance(text, Filter) else Filter(text)
     peers = session.node.peers
-    changes = Changes(peers.advertisements.now(), filter)
+    changes = Changes(peers.advertisements.now(), filter, allows)
     peers.listeners.add(changes)
     return changes
 
@@ -73,16 +76,37 @@ def resources(session: Session, text: str | Filter | None = None) -> Changes:
 class Changes:
     """Resources as they come and go: an async iterator. Dropping it is enough to stop watching."""
 
-    def __init__(self, now: list[Change], filter: Filter | None) -> None:
+    def __init__(
+        self, now: list[Change], filter: Filter | None, allows: Callable[[Change], bool] | None = None
+    ) -> None:
         """Begin with what is there."""
-        self._filter = filter
+        self._filter, self._allows = filter, allows
         self._waiting = deque(change for change in now if self._concerns(change))
         self._room = len(self._waiting) + MAX_CHANGES
         self._closed = self._overrun = False
         self._wake = asyncio.Event()
+        self.on_wake: Callable[[], None] | None = None
+        """Called when something may be there: for who does not wait in `next`."""
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait to be taken."""
+        return len(self._waiting)
+
+    @property
+    def closed(self) -> bool:
+        """Will nothing more come, when what waits is taken?"""
+        return self._closed
+
+    def _woken(self) -> None:
+        self._wake.set()
+        if self.on_wake is not None:
+            self.on_wake()
 
     def _concerns(self, change: Change) -> bool:
         """Is it asked for? If the filters cannot be compared, it is: better once too often than never."""
+        if self._allows is not None and not self._allows(change):
+            return False
         if self._filter is None:
             return True
         if change.served:
@@ -101,12 +125,12 @@ class Changes:
             self._overrun = True
         else:
             self._waiting.append(change)
-        self._wake.set()
+        self._woken()
 
     def close(self) -> None:
         """Stop watching; iteration ends after what waits."""
         self._closed = True
-        self._wake.set()
+        self._woken()
 
     def poll(self) -> Change | None:
         """The next change if there is one at this moment.

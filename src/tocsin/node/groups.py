@@ -10,7 +10,9 @@ Not promised: anything over a restart. Groups end with the node, and begin anew.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tocsin.delivery.handles import ClosedError, Delivery, Subscription
@@ -37,12 +39,20 @@ class Group:
     The first item is the view in which you are new.
     """
 
-    def __init__(self, session: Session, name: str) -> None:
+    def __init__(self, session: Session, name: str, after: int = 0, view: int = 0) -> None:
         """Say which; you are no member yet.
+
+        Args:
+            session: whose membership.
+            name: of the group.
+            after: the offset of what came last, if this name was a member before, on a connection that was lost: what
+                it has missed of the views it was in comes first.
+            view: the offset of the view that held there.
 
         Raises:
             PeerError: the name is none.
         """
+        self._after, self._from = (after, min(view, after)) if after and view else (0, 0)
         self.name = check_name(name, "group")
         self._session, self._peers = session, session.node.peers
         self._has_begun = False
@@ -51,6 +61,7 @@ class Group:
         self._is_open = False  # may it cast?
         self._seen: View | None = None  # the view of what is taken next
         self._last: View | None = None
+        self._is_short = False  # of what was missed, some is trimmed, and that is not told yet
 
     @property
     def view(self) -> View:
@@ -79,11 +90,14 @@ class Group:
         session = self._session
         try:
             offset = await self._join()
+            if not session.node.journal.first <= self._from < offset:
+                self._is_short = 0 < self._from < offset
+                self._from = offset
             self._subscription = await consumers.subscribe(
                 session.node,
                 records.filter_of_group(self.name),
                 None,
-                bounds.since(offset),
+                bounds.since(self._from),
                 {"order": "journal", "auto_ack": True},
                 system=True,
             )
@@ -164,15 +178,24 @@ class Group:
 
     # -- speaking and hearing
 
-    async def cast(self, data: Any) -> int:
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Have a function called when something may be there: for who does not wait in `next`."""
+        assert self._subscription is not None
+        self._subscription.on_wake = wake
+
+    async def cast(self, data: Any, id: str | None = None) -> int:
         """Say something to all members, yourself included; returns its offset when it is durable.
+
+        Args:
+            data: a JSON value.
+            id: repeating it with the same id changes nothing.
 
         Raises:
             GroupError: you are no member.
             EventError: the data is no JSON value, or too large.
             OverloadError: the node has no room; nothing was stored.
         """
-        record = records.cast(self.name, self._session.name, data)
+        record = records.cast(self.name, self._session.name, data, id)
         node = self._session.node
         await node.room_for(1)
         if not self._is_open or self._session.ended:
@@ -188,8 +211,11 @@ class Group:
         """
         if self._subscription is None:
             raise self._no_member()
-        found = self._subscription.poll()
-        return self._item(found) if found is not None else None
+        self._tell_short()
+        while (found := self._subscription.poll()) is not None:
+            if (item := self._item(found)) is not None:
+                return item
+        return None
 
     async def next(self, timeout: float | None = None) -> View | Message:
         """Wait for the next view or message.
@@ -200,23 +226,41 @@ class Group:
         """
         if self._subscription is None:
             raise self._no_member()
+        self._tell_short()
         try:
-            return self._item(await self._subscription.next(timeout))
+            async with asyncio.timeout(timeout):
+                while (item := self._item(await self._subscription.next())) is None:
+                    pass
+                return item
         except ClosedError:
             raise self._no_member() from None
 
-    def _item(self, delivery: Delivery) -> View | Message:
+    def _item(self, delivery: Delivery) -> View | Message | None:
+        """What a record tells a member; None: it came before, or lies in a view that this name was not in."""
         record = delivery.event
         if delivery.notice:
-            raise GroupError(
-                f"messages to group {self.name!r} were trimmed before {self._session.name!r} took them",
-                help="leave and join again; trim less, or take sooner",
-            )
+            raise self._trimmed()
+        item: View | Message
         if record.type == records.VIEW:
-            self._seen = View.of(record)
-            return self._seen
-        assert self._seen is not None  # the first record is the view in which we are new
-        return Message.of(record, self._seen)
+            item = self._seen = View.of(record)
+            concerned = (*item.members, *item.left)
+        elif self._seen is None:
+            return None  # who comes back has named a place that is no view
+        else:
+            item = Message.of(record, self._seen)
+            concerned = self._seen.members
+        return item if item.offset > self._after and self._session.name in concerned else None
+
+    def _tell_short(self) -> None:
+        if self._is_short:
+            self._is_short = False
+            raise self._trimmed()
+
+    def _trimmed(self) -> GroupError:
+        return GroupError(
+            f"messages to group {self.name!r} were trimmed before {self._session.name!r} took them",
+            help="leave and join again; trim less, or take sooner",
+        )
 
     def __aiter__(self) -> Group:
         """Iterate over views and messages."""

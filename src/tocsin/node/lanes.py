@@ -57,6 +57,9 @@ class OpenLanes:
         mailbox, lane = handle.mailbox, handle.lane
         key = key_of(mailbox, lane.id)
         self.handles.setdefault(key, []).append(handle)
+        mailbox.handles += 1
+        if mailbox.handles > 1:  # they share from now on, and may have to say so elsewhere
+            self.wake_all(mailbox)
         if key not in self._targets:
             self._targets[key] = (mailbox, lane)
             self._matcher.add(key, lane.filter)
@@ -68,6 +71,7 @@ class OpenLanes:
         handles = self.handles.get(key_of(handle.mailbox, handle.lane.id), [])
         if handle in handles:
             handles.remove(handle)
+            handle.mailbox.handles -= 1
 
     def close_unheard(self, mailbox: Mailbox, lane: Lane, since: int = 0) -> bool:
         """Close a lane that has no handle left; tells whether it has none. See `close`."""
@@ -118,6 +122,7 @@ class OpenLanes:
         if not self._targets:
             return
         awake: set[str] = set()
+        behind: set[str] = set()
         found = (
             self._matcher.match_batch(events)
             if len(events) >= _BATCH
@@ -125,12 +130,19 @@ class OpenLanes:
         )
         for event, keys in zip(events, found, strict=True):
             if keys:
-                self._enqueue(event, keys, awake)
+                self._enqueue(event, keys, awake, behind)
+        for key in behind:
+            self.refill_later(key)
         for key in awake:
             self.wake(key)
 
-    def _enqueue(self, event: Event, keys: list[Any], awake: set[str]) -> None:
+    def _enqueue(self, event: Event, keys: list[Any], awake: set[str], behind: set[str]) -> None:
         offset = event.offset or 0
+        if len(keys) == 1:  # nearly always, and quicker
+            mailbox, lane = self._targets[keys[0]]
+            if offset >= lane.record.start and lane.may_see(event):
+                (awake if lane.feed(offset, mailbox.level_of(event)) else behind).add(keys[0])
+            return
         firsts: dict[str, str] = {}  # of each mailbox, the first open lane that matches
         for key in keys:
             mailbox, lane = self._targets[key]
@@ -141,10 +153,7 @@ class OpenLanes:
                 firsts[mailbox.name] = key
         for key in firsts.values():
             mailbox, lane = self._targets[key]
-            if lane.feed(offset, mailbox.level_of(event)):
-                awake.add(key)
-            else:
-                self.refill_later(key)
+            (awake if lane.feed(offset, mailbox.level_of(event)) else behind).add(key)
 
     def wake(self, key: str) -> None:
         """Tell handles that something is there: the member with the fewest in flight first."""
@@ -211,6 +220,10 @@ class OpenLanes:
             await asyncio.wait([task])
         if key in self.failures:
             raise self.failures.pop(key)
+
+    def stats(self) -> dict[str, Any]:
+        """What the index of filters has, and what matching cost; see `Matcher.stats`."""
+        return self._matcher.stats()
 
     def scans(self) -> list[asyncio.Task[None]]:
         """What is under way in the background."""

@@ -37,6 +37,11 @@ class PostOffice:
 
     def take(self, handle: Subscription) -> Delivery | None:
         """See `handles.Post`."""
+        found = self.take_many(handle, 1)
+        return found[0] if found else None
+
+    def take_many(self, handle: Subscription, most: int) -> list[Delivery]:
+        """Hand out what comes next, up to so many; fewer, but for nothing, does not mean that there is no more."""
         node, mailbox, lane = self._node, handle.mailbox, handle.lane
         key = key_of(mailbox, lane.id)
         failure = node.lanes.failures.pop(key, None)
@@ -44,23 +49,36 @@ class PostOffice:
             raise failure
         if mailbox.notices:
             node.keeper.later(mailbox)
-            return Delivery(handle, _spoken(mailbox.notices.pop(0)), None)
-        if mailbox.options.group is not None and not self._is_turn_of(handle):
-            return None
-        now = node.now()
-        item = mailbox.take(lane, handle.consumer, handle.member, now, node.window.get, self.refuses, handle.lends)
+            return [Delivery(handle, _spoken(mailbox.notices.take(handle.member if handle.lends else None)), None)]
+        is_group = mailbox.options.group is not None
+        if is_group and not self._is_turn_of(handle):
+            return []
+        items = mailbox.take_many(
+            1 if is_group else most,
+            lane,
+            handle.consumer,
+            handle.member,
+            node.now(),
+            node.window.get,
+            self.refuses,
+            handle.lends,
+        )
         if not lane.is_live:
             node.lanes.refill_later(key)
-        if item is None:
-            return None
-        assert item.event is not None
-        if mailbox.options.group is not None:
+        if not items:
+            if mailbox.handles > 1 and handle.is_eager:
+                self._ask_back(handle)
+            if mailbox.asked:
+                node.ring_later()
+                node.lanes.wake_all(mailbox)
+            return []
+        if is_group:
             node.lanes.wake(key)  # somebody may have waited for this one's turn
-        delivery = self._delivery(handle, item.event, item)
+        deliveries = [self._delivery(handle, item.event, item) for item in items if item.event is not None]
         node.ring_later()
-        if not item.lent:
-            self._delivered([delivery])
-        return delivery
+        if not handle.lends:
+            self._delivered(deliveries)
+        return deliveries
 
     def _delivery(self, handle: Subscription, event: Event, item: Item) -> Delivery:
         return Delivery(handle, event, item, item.attempt + item.lent, item.offset <= handle.lane.record.seam)
@@ -89,18 +107,64 @@ class PostOffice:
                 mine.append(delivery)
             elif delivery.offset in node.cancelled:
                 about = {"offset": delivery.offset, "source": delivery.event.source}
-                mailbox.tell(Notice("tocsin.cancelled", delivery.event.id, now, about))
+                mailbox.notices.tell(Notice("tocsin.cancelled", delivery.event.id, now, about))
                 node.lanes.wake_all(mailbox)
         self._delivered(mine)
         node.ring_later()
 
-    def return_lent(self, deliveries: list[Delivery]) -> None:
-        """What was lent is not wanted: it waits for its turn again, as if it had not been lent."""
+    def return_lent(self, deliveries: list[Delivery], *, quiet: bool = True) -> None:
+        """What was lent is not wanted: it waits for its turn again, as if it had not been lent.
+
+        A handle that it was asked back for has the first turn. Unless `quiet`, its holder is told.
+        """
         for delivery in deliveries:
             mailbox, item = delivery.handle.mailbox, delivery.item
             if item.lent and mailbox.flying.get(item.offset) is item:
-                mailbox.give_back(item.offset)
+                wanted = item.asked_for
+                mailbox.give_back(item.offset, quiet=quiet)
+                if not any(each.item.asked_for == wanted for each in deliveries):  # when all are there
+                    self._give_turn(mailbox, wanted)
                 self._node.lanes.wake_all(mailbox)
+
+    def return_words(self, handle: Subscription, count: int) -> None:
+        """Of the notices that were lent to a handle, the newest are not wanted there."""
+        mailbox = handle.mailbox
+        mailbox.notices.returned(handle.member, count)
+        self._give_turn(mailbox, mailbox.notices.asked_for(handle.member))
+        self._node.lanes.wake_all(mailbox)
+
+    def _give_turn(self, mailbox: Mailbox, wanted: str | None) -> None:
+        for lane in mailbox.lanes.values() if wanted else ():
+            for handle in self._node.lanes.handles_of(mailbox, lane):
+                if handle.member == wanted:
+                    handle.take_turn()
+
+    def _ask_back(self, handle: Subscription) -> None:
+        """Somebody waits at this handle: ask others for what lies in their buffers and could be here.
+
+        That is what its lane has, and what takes up the window while something waits here: half of what one has, so
+        that few turns make it even.
+        """
+        mailbox, me = handle.mailbox, handle.member
+        if mailbox.notices.ask_back(me):
+            self._node.lanes.wake_all(mailbox)
+        lent = [item for item in mailbox.flying.values() if item.lent and item.holder != me] if mailbox.lent else []
+        if not lent or any(item.asked_for == me for item in lent):
+            return
+        lane = handle.lane
+        if not mailbox.has_no_room(handle.consumer):
+            found, sign = [item for item in lent if item.lane == lane.id], -1  # the most urgent
+        elif mailbox.has_waiting(lane):
+            found, sign = [item for item in lent if item.member == handle.consumer], 1  # the least
+        else:
+            return
+        if found:
+            shares: dict[str, list[Item]] = {}
+            for item in found:
+                shares.setdefault(item.holder, []).append(item)
+            largest = max(shares.values(), key=len)
+            largest.sort(key=lambda item: (sign * item.level, -sign * item.offset))
+            mailbox.ask_back(largest[: (len(largest) + 1) // 2], me, self._node.now())
 
     def found_again(self, handle: Subscription, offset: int, attempt: int) -> Delivery | None:
         """A delivery of an earlier connection, or an earlier life of the node, whose holder wants to settle it now.
@@ -129,12 +193,21 @@ class PostOffice:
         )
 
     def _is_turn_of(self, handle: Subscription) -> bool:
-        """In a group: does nobody who waits have fewer in flight?"""
-        in_flight = handle.mailbox.in_flight_of
-        return not any(
-            other is not handle and other.waits and in_flight.get(other.consumer, 0) < in_flight.get(handle.consumer, 0)
-            for other in self._node.lanes.handles_of(handle.mailbox, handle.lane)
-        )
+        """In a group: does nobody who waits have fewer in flight?
+
+        What is only taken ahead is nobody's turn while somebody waits for the next.
+        """
+        mailbox = handle.mailbox
+        in_flight, eager = mailbox.in_flight_of, handle.is_eager
+        mine = in_flight.get(handle.consumer, 0)
+        for other in self._node.lanes.handles_of(mailbox, handle.lane):
+            if other is handle or not (other.has_waiting or (other.waits and not eager)):
+                continue
+            if in_flight.get(other.consumer, 0) < mine:
+                return False
+            if not eager and other.has_waiting and not mailbox.has_no_room(other.consumer):
+                return False
+        return True
 
     def refuses(self, event: Event, now: int) -> str | None:
         """Why an event is not delivered; None if it is."""
@@ -231,7 +304,8 @@ class PostOffice:
                 notes.append(Note(offset, now, "receipt", publisher))
             if event.ack == "client":
                 about = {**event.attributes, "consumer": consumer, "of": offset, "of_source": event.source}
-                events.append(Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about))
+                word = Event("tocsin.ack", "tocsin", correlation_id=event.id, data="ACK", attributes=about)
+                events.append(word.replace(classification=event.classification))  # no less secret than the event
         done = node.keeper.save(mailbox, events, notes, state, receipts)
         node.lanes.wake_all(mailbox)  # there is room in the window, which all its lanes share
         return done
@@ -244,6 +318,8 @@ class PostOffice:
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         due = self._node.now() + round(delay * SECOND) if delay else None
         dead = mailbox.give_back(item.offset, due)
+        if mailbox.lent and mailbox.is_resting_full():  # then nothing is handed out, elsewhere neither
+            mailbox.ask_back(mailbox.flying.values(), "", self._node.now())
         self._node.ring_later()
         self._node.lanes.wake_all(mailbox)
         if dead is not None:
@@ -271,8 +347,10 @@ class PostOffice:
         for item in items:
             event = item.event or self._node.window.get(item.offset)
             about = {"reason": reason, "attempts": item.attempt, "offset": item.offset, "consumer": mailbox.title}
-            correlation = event.id if event is not None else None
-            letters.append(Event("tocsin.dead", "tocsin", correlation_id=correlation, data=about))
+            letter = Event("tocsin.dead", "tocsin", data=about)
+            if event is not None:
+                letter = letter.replace(correlation_id=event.id, classification=event.classification)
+            letters.append(letter)
             notes.append(Note(item.offset, self._node.now(), "dead", mailbox.title))
         await self._node.keeper.save(mailbox, letters, notes)
 
@@ -290,7 +368,8 @@ class PostOffice:
             mailbox.members.discard(handle.consumer)
         is_unheard = node.lanes.close_unheard(mailbox, handle.lane)
         if is_unheard and not mailbox.options.durable and not node.lanes.is_heard(mailbox):
-            node.mailboxes.pop(mailbox.name, None)
+            if node.mailboxes.pop(mailbox.name, None) is not None:
+                node.gone.update(mailbox.counters)
             node.peers.demand_changed()
         node.lanes.wake_all(mailbox)
         await self.bury(mailbox, dead, "its holder left after the last attempt")

@@ -29,12 +29,14 @@ from tocsin.peers.servers import Server, Servers
 if TYPE_CHECKING:
     from tocsin.node.sessions import Session
 
-__all__ = ["MAX_CALLS", "TIMEOUT", "Exchange", "request", "serve", "withdraw"]
+__all__ = ["DRAIN", "MAX_CALLS", "TIMEOUT", "Exchange", "check_timeout", "end", "request", "serve", "withdraw"]
 
 TIMEOUT: Final = 30.0
 """Seconds a request waits if nothing else is said."""
 MAX_CALLS: Final = 10_000
 """Requests of one session that may be on their way at a time."""
+DRAIN: Final = 5.0
+"""Seconds that requests in hand have at a clean end."""
 _log = logging.getLogger("tocsin")
 
 
@@ -151,6 +153,16 @@ class Exchange:
             opened.wake.set()
 
 
+def check_timeout(seconds: Any) -> None:
+    """Refuse a time that means nothing.
+
+    Raises:
+        PeerError: it is no number of seconds above 0.
+    """
+    if type(seconds) not in (int, float) or not 0 < seconds < 1e9:
+        raise PeerError(f"timeout is {seconds!r:.80}", field="timeout", help="give seconds, more than 0")
+
+
 async def request(
     session: Session,
     resource: str,
@@ -160,8 +172,7 @@ async def request(
 ) -> Any:
     """Ask who serves a resource; see `Bus.request`."""
     session.check()
-    if type(seconds) not in (int, float) or not 0 < seconds < 1e9:
-        raise PeerError(f"timeout is {seconds!r:.80}", field="timeout", help="give seconds, more than 0")
+    check_timeout(seconds)
     call = Call(check_name(resource), pack(data), session.name, policy)
     return await session.node.peers.exchange.request(session.id, call, seconds)
 
@@ -211,3 +222,22 @@ async def withdraw(session: Session, server: Server) -> None:
                 await peers.store(session, [record], {records.resource_key(session.id, what): None}, apply)
     finally:
         peers.exchange.servers.left(server)
+
+
+async def end(session: Session, server: Server, idle: asyncio.Event | None) -> None:
+    """Stop serving, for good; what cannot be stored now is said by the end of the session.
+
+    Args:
+        session: whose server.
+        server: which.
+        idle: set when nothing is in hand: that has `DRAIN` seconds. None: what is in hand is given up at once.
+    """
+    try:
+        await withdraw(session, server)
+    except TocsinError as error:
+        if not session.node.closed:
+            _log.error("it is not stored that %r is not served any more: %s", server.resource, error)
+    if idle is not None and not session.ended:
+        clock = session.node.clock
+        await clock.wait(idle, clock.now() + round(DRAIN * SECOND))
+    session.node.peers.exchange.drop(server)

@@ -158,6 +158,6 @@ def _tell_losers(node: Node, before: int) -> None:
 
 
 def _note_gap(node: Node, mailbox: Mailbox, first: int, last: int) -> None:
-    mailbox.tell(Notice(GAP, f"{first}-{last}", node.now(), {"first": first, "last": last}))
+    mailbox.notices.tell(Notice(GAP, f"{first}-{last}", node.now(), {"first": first, "last": last}))
     node.keeper.later(mailbox)
     node.lanes.wake_all(mailbox)

@@ -41,6 +41,8 @@ class Change(msgspec.Struct, frozen=True):
     """The name of who advertises, or did."""
     served: bool = False
     """Does it answer requests, rather than promise events?"""
+    session: str = ""
+    """The id of the session that does: several may have one name."""
 
 
 class Advertisements:
@@ -69,7 +71,7 @@ class Advertisements:
         kind: Literal["found", "advertised"] = "advertised" if known else "found"
         known[session] = name
         self._by_session.setdefault(session, {})[resource] = None
-        return Change(kind, resource.text, name, resource.served)
+        return Change(kind, resource.text, name, resource.served, session)
 
     def unadvertise(self, session: str, resource: Resource) -> Change | None:
         """A session withdraws; None: it had not advertised that."""
@@ -82,9 +84,9 @@ class Advertisements:
         known = self._by_resource[resource]
         name = known.pop(session)
         if known:
-            return Change("unadvertised", resource.text, name, resource.served)
+            return Change("unadvertised", resource.text, name, resource.served, session)
         del self._by_resource[resource]
-        return Change("depleted", resource.text, name, resource.served)
+        return Change("depleted", resource.text, name, resource.served, session)
 
     def leave(self, session: str) -> list[Change]:
         """A session is gone: it withdraws everything, in the order in which it came."""
@@ -98,7 +100,7 @@ class Advertisements:
     def now(self) -> list[Change]:
         """What is there, as somebody new hears it: `found` for each resource, `advertised` for each further one."""
         return [
-            Change("advertised" if place else "found", resource.text, name, resource.served)
+            Change("advertised" if place else "found", resource.text, name, resource.served, session)
             for resource, known in self._by_resource.items()
-            for place, name in enumerate(known.values())
+            for place, (session, name) in enumerate(known.items())
         ]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tocsin.filters.printer import print_scalar
-from tocsin.model import Event
+from tocsin.model import Event, new_id
 from tocsin.peers.advertisements import Resource
 from tocsin.peers.groups import Plan
 
@@ -71,9 +71,10 @@ def view(plan: Plan) -> Event:
     return Event(VIEW, _SOURCE, subject=plan.group, data=data)
 
 
-def cast(group: str, sender: str, data: Any) -> Event:
-    """A message to a group."""
-    return Event(CAST, _SOURCE, subject=group, data=data, attributes={"sender": sender})
+def cast(group: str, sender: str, data: Any, id: str | None = None) -> Event:
+    """A message to a group. One with an id of its sender's choice is stored once; ids of others are apart."""
+    own = new_id() if id is None else f"cast/{group}/{sender}/{id}"
+    return Event(CAST, _SOURCE, own, subject=group, data=data, attributes={"sender": sender})
 
 
 def filter_of_group(group: str) -> str:

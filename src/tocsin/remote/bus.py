@@ -10,18 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from datetime import timedelta
-from functools import partial
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from tocsin.composite.builder import Pattern, text_of
-from tocsin.composite.explain import ExplainedPart, Explanation
-from tocsin.composite.explain import Step as Operation
-from tocsin.composite.language import parse
+from tocsin.composite.detector import SOURCE
+from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Status, Step
-from tocsin.errors import ConsumerError, EventError, ProtocolError, TextError, TocsinError
+from tocsin.errors import EventError, TextError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds
 from tocsin.journal.bounds import Past
@@ -29,19 +26,27 @@ from tocsin.model import Event
 from tocsin.net import frames
 from tocsin.net.events import to_packed
 from tocsin.net.protocol import MSGPACK
-from tocsin.net.verbs import About, WireAlert
+from tocsin.net.verbs import WireAlert
 from tocsin.node import Published
 from tocsin.node.definitions import DefinitionInfo
-from tocsin.remote.desk import AHEAD, Desk, RemoteSubscription
+from tocsin.node.pipeline import refused
+from tocsin.remote.credentials import NONE, Credentials
+from tocsin.remote.desk import Desk
+from tocsin.remote.forward import Forwarder
 from tocsin.remote.link import Link, Lost
+from tocsin.remote.peers import RemotePeers
 from tocsin.remote.receipts import RemoteReceipts
+from tocsin.remote.spool import Spool
+from tocsin.remote.subscription import AHEAD, RemoteSubscription
+from tocsin.remote.values import WireExplained, written
+from tocsin.remote.verbs import PeerVerbs, text_of_filter
 
 __all__ = ["RemoteBus"]
 
 T = TypeVar("T")
 
 
-class RemoteBus:
+class RemoteBus(PeerVerbs):
     """One face of a node elsewhere."""
 
     def __init__(
@@ -51,6 +56,8 @@ class RemoteBus:
         patience: float,
         *,
         strict: bool = False,
+        credentials: Credentials = NONE,
+        spool: Spool | None = None,
         family: dict[str, RemoteBus] | None = None,
     ) -> None:
         """Prepare; it connects when it is opened, or first used.
@@ -60,23 +67,28 @@ class RemoteBus:
             name: who you are; None: the node says.
             patience: seconds without a connection after which a verb fails.
             strict: refuse to publish what was not advertised.
+            credentials: what to show, and whom to trust.
+            spool: where publications wait while the node cannot be reached.
             family: faces of the same node by name, if this is not the first.
         """
-        self._url, self._patience, self._strict = url, patience, strict
-        self._advertised: dict[str, None] = {}
+        self._url, self._patience, self._strict, self._credentials = url, patience, strict, credentials
         self._is_head = family is None
         self._desk = Desk()
-        self._link = self._desk.link = Link(
+        self._peers = RemotePeers(self._desk.number)
+        self._link = self._desk.link = self._peers.link = Link(
             url,
             name,
             patience,
             resume=self._resume,
             hear=self._hear,
             before=self._desk.flush,
-            lost=self._desk.lose,
+            lost=self._lose,
             over=self._over,
             options={"strict_advertise": True} if strict else {},
+            credentials=credentials,
         )
+        self._spool = spool
+        self._forwarder: Forwarder | None = None
         self._receipts: RemoteReceipts | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closing = False
@@ -93,34 +105,57 @@ class RemoteBus:
         """Connect.
 
         Raises:
-            NetworkError: nobody is there, or one who does not let you in.
+            NetworkError: nobody is there, or one who does not let you in. With a spool, the first is no error.
         """
-        await self._link.open()
+        if self._spool is None:
+            await self._link.open()
+        else:
+            self._forwarder = Forwarder(self._link, self._spool)
+            await self._link.begin()
+            if self._link.error is not None:
+                error = self._link.error
+                await self.close()
+                raise error
         self._family[self.name] = self
+
+    @property
+    def spooled(self) -> int:
+        """Events that wait in the spool until the node can be reached."""
+        return self._forwarder.spooled if self._forwarder is not None else 0
 
     def as_user(self, name: str) -> RemoteBus:
         """Another face of the same node, under another name: a connection of its own, opened when it is used."""
         known = self._family.get(name)
-        return known or RemoteBus(self._url, name, self._patience, strict=self._strict, family=self._family)
+        return known or RemoteBus(
+            self._url,
+            name,
+            self._patience,
+            strict=self._strict,
+            credentials=self._credentials,
+            family=self._family,
+        )
 
     # -- the connection
 
     async def _resume(self) -> None:
         """On a new connection: be what was lost with the old one."""
-        for text in self._advertised:
-            again = partial(frames.Call, verb="advertise", args=_written({"filter": text}))
-            await self._link.ask_now(again)
+        await self._peers.resume()
         await self._desk.resume()
         if self._receipts is not None:
             await self._receipts.open(again=True)
 
     def _hear(self, frame: frames.ServerFrame) -> None:
-        if self._desk.hear(frame):
+        if self._peers.hear(frame) or self._desk.hear(frame):
             return
         if isinstance(frame, frames.Seen) and self._receipts is not None:
             self._receipts.receive(frame)
 
+    def _lose(self) -> None:
+        self._desk.lose()
+        self._peers.lose()
+
     def _over(self, error: TocsinError) -> None:
+        self._peers.end(error)
         self._desk.end(None if self._closing else error)
         if self._receipts is not None:
             self._receipts.end(error)
@@ -129,18 +164,22 @@ class RemoteBus:
         """Wait until what was said was heard, and what the node has to say has come; returns how much ever came."""
         if self._opening is not None:
             await self._opening
-        while self._link.generation:  # else nothing was ever said
+        await self._peers.opened()
+        while self._link.generation and self._link.error is None:  # else nothing was ever said, or will be
             self._desk.flush()
-            await self._link.ready()
             try:
+                await self._link.ready()
                 await self._link.ping()
                 break
             except Lost:
                 continue
+            except TocsinError:
+                if self._link.error is None:
+                    raise
         return self._link.received
 
     async def _call(self, verb: str, kind: type[T] | Any, *, repeat: bool = True, **arguments: Any) -> T:
-        args = _written(arguments)
+        args = written(arguments)
         raw = await self._link.ask(lambda n: frames.Call(n, verb, args), repeat=repeat)
         value: T = MSGPACK.read(raw, kind)
         return value
@@ -153,8 +192,14 @@ class RemoteBus:
 
     async def publish_many(self, events: Iterable[Event]) -> list[Published]:
         """Publish events together: all or none, one answer for all, in order."""
+        events = [_event(each) for each in events]
         largest = round(self._link.limits["max_event"])
-        parts = [Raw(to_packed(_event(each), largest)) for each in events]
+        parts = [Raw(to_packed(each, largest)) for each in events]
+        if self._forwarder is not None:
+            for each in events:  # the node would say so, but maybe not before they are spooled
+                if each.type.startswith("tocsin.") or each.source == SOURCE:
+                    raise refused(each)
+            return await self._forwarder.publish([each.id for each in events], parts)
         raw = await self._link.ask(lambda n: frames.Publish(n, parts))
         answers: list[Published] = MSGPACK.read(raw, list[Published])
         return answers
@@ -192,9 +237,9 @@ class RemoteBus:
             "placement": placement,
         }
         options = {name: value for name, value in given.items() if value is not UNSET}
-        _written({"consumer": consumer, **options})
+        written({"consumer": consumer, **options})
         bound = bounds.coerce(past)
-        text = _text(filter)
+        text = text_of_filter(filter)
         window = max_in_flight if isinstance(max_in_flight, int) and max_in_flight > 0 else AHEAD
         asked = frames.Subscribe(
             0,
@@ -205,7 +250,7 @@ class RemoteBus:
             options,
             bool(replay),
             bool(system),
-            1 if group is not None else min(AHEAD, window),
+            min(AHEAD, window),
             True,
         )
         return await self._desk.subscribe(asked, text)
@@ -265,23 +310,8 @@ class RemoteBus:
 
     async def explain(self, id: str) -> Explanation:
         """Why an event that a definition made is there."""
-        sent: _Explained = await self._call("explain", _Explained, id=id)
-        made = sent.definition
-        definition = parse(made.name, made.text, made.context, made.semantics)
-        definition = msgspec.structs.replace(definition, max_open=made.max_open)
-        return Explanation(definition, *msgspec.structs.astuple(sent.rest))
-
-    # -- who is there
-
-    async def advertise(self, filter: str | Filter) -> None:
-        """Say that you will publish events like this; it is withdrawn when the bus closes or is lost."""
-        await self._call("advertise", None, filter=(text := _text(filter)))
-        self._advertised[text] = None
-
-    async def unadvertise(self, filter: str | Filter) -> None:
-        """Withdraw what you have advertised."""
-        self._advertised.pop(text := _text(filter), None)
-        await self._call("unadvertise", None, filter=text)
+        sent: WireExplained = await self._call("explain", WireExplained, id=id)
+        return sent.explanation()
 
     # -- alerts
 
@@ -325,6 +355,12 @@ class RemoteBus:
             self._opening = asyncio.get_running_loop().create_task(self._receipts.open())
         return self._receipts
 
+    async def _abort(self) -> None:
+        """End as a crash would."""
+        self._closing = True
+        await self._link.abort()
+        self._family.pop(self.name, None)
+
     async def close(self) -> None:
         """Withdraw what you advertise, and end the connection; durable consumers stay.
 
@@ -334,50 +370,15 @@ class RemoteBus:
         if self._opening is not None:
             self._opening.cancel()
         await self._link.close()
+        if self._forwarder is not None:
+            forwarder, self._forwarder = self._forwarder, None
+            await forwarder.close()
         if not self._is_head:
             self._family.pop(self.name, None)
             return
         for other in list(self._family.values()):
             if other is not self:
                 await other.close()
-
-
-class _Rest(msgspec.Struct):
-    """All of an explanation but its definition, in the same order."""
-
-    key: dict[str, Any]
-    time: Any
-    parts: tuple[ExplainedPart, ...]
-    steps: tuple[Operation, ...]
-    completed_by: ExplainedPart | None
-    missing: str
-    span: timedelta | None
-    within: timedelta | None
-    certain: bool
-
-
-class _Explained(msgspec.Struct):
-    definition: About
-    rest: _Rest
-
-
-def _written(arguments: dict[str, Any]) -> Raw:
-    """Arguments as they are sent.
-
-    Raises:
-        ConsumerError: one of them cannot be; it is named.
-    """
-    for name, value in arguments.items():
-        try:
-            MSGPACK.value(value)
-        except ProtocolError as error:
-            raise ConsumerError(f"{name} is {value!r}", field=name, help=error.help) from None
-    return MSGPACK.value(arguments)
-
-
-def _text(filter: object) -> str:
-    """The text of a filter; what is neither text nor a filter is refused as embedded."""
-    return filter if isinstance(filter, str) else str(filter if isinstance(filter, Filter) else Filter(filter))  # type: ignore[arg-type]
 
 
 def _event(event: object) -> Event:

@@ -1,179 +1,32 @@
-"""Subscriptions of a remote bus: what was sent ahead waits here; settling goes to the node.
+"""The desk of a remote bus: hands out what was sent ahead to its subscriptions, and settles at the node.
 
-A subscription keeps a window of credit with the node and hands out of its buffer: the most urgent first, and nothing
-that has expired, so that it is as if the node itself were asked. What is in the buffer is only lent: the node is told
-when somebody takes it (`taken`), and may recall it until then.
+A subscription keeps a window of credit with the node. What is in its buffer is only lent: the node is told when
+somebody takes it (`taken`), and may recall it until then, or ask for it back because somebody waits elsewhere. Nothing
+is handed out that has expired.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 
-from tocsin.delivery.handles import Delivery, Stream, check_delay, check_reason
-from tocsin.delivery.owners import Options
+from tocsin.delivery.handles import Delivery, check_delay, check_reason
 from tocsin.errors import DeliveryError, FilterError, TocsinError
 from tocsin.journal.rows import expires
 from tocsin.net import frames
 from tocsin.net.faults import from_wire
 from tocsin.net.protocol import MSGPACK
-from tocsin.net.pumps import NOTICE, REPLAYED
 from tocsin.remote.link import Link, Lost
+from tocsin.remote.subscription import Opened, RemoteSubscription, Sent
 
-__all__ = ["AHEAD", "Desk", "RemoteSubscription"]
+__all__ = ["Desk"]
 
-AHEAD = 256
-"""Deliveries that a client asks for ahead, at most. In a group one: what it does not take is another's."""
-_REMEMBERED = 4096
-
-
-class _Item(NamedTuple):
-    """What the node knows a delivery by: its number, on the connection of a generation."""
-
-    number: int
-    generation: int
-
-
-class _Sent(NamedTuple):
-    """A delivery in the buffer, in the order it is to be handed out."""
-
-    rank: tuple[int, int]
-    number: int
-    delivery: Delivery
-
-
-class _Opened(msgspec.Struct):
-    id: str
-    consumer: str
-    seam: int
-    start: int
-    options: Options
-
-
-class RemoteSubscription(Stream):
-    """An open subscription to a node elsewhere."""
-
-    def __init__(self, desk: Desk, sub: int, asked: frames.Subscribe) -> None:
-        """Prepare; `Desk.subscribe` opens it."""
-        super().__init__(desk, "", "")
-        self._desk, self.sub, self.asked = desk, sub, asked
-        self.options = Options()
-        self.error: TocsinError | None = None
-        """Why it has ended, if that was not asked for."""
-        self.idle = False
-        """In a group: it took nothing of what it was sent, so that went to others; it gets more when it asks."""
-        self.notices: deque[Delivery] = deque()
-        self.troubles: deque[TocsinError] = deque()
-        self._buffer: list[_Sent] = []
-        self._held: dict[int, Delivery] = {}  # by number: what of the buffer is not recalled
-        self._granted = asked.credit
-        self._early: list[tuple[frames.Deliver, int]] = []  # what came before the answer that says how to treat it
-        self._newest = 0  # handed out, of the offsets
-        self._handed: deque[int] = deque(maxlen=_REMEMBERED)
-        self._skipped: set[int] = set()  # handed out before a connection was lost: they need not be again
-
-    @property
-    def ahead(self) -> int:
-        """How many deliveries may wait here."""
-        return 1 if self.options.group is not None else min(AHEAD, self.options.max_in_flight)
-
-    def opened(self, about: _Opened) -> None:
-        """The node has opened it."""
-        self.id, self.consumer, self.options = about.id, about.consumer, about.options
-        self._newest = max(self._newest, about.start - 1)
-        early, self._early = self._early, []
-        for frame, generation in early:
-            self.receive(frame, generation)
-
-    def again(self, n: int) -> frames.Subscribe:
-        """The frame that opens it on a new connection: where it was, or after what was handed out last."""
-        past = None
-        if not self.options.durable:
-            waiting = [each.offset for each in self._held.values()]
-            past = f"since:{min([self._newest + 1, *waiting])}"
-            self._skipped = set(self._handed)
-        self.lose()
-        self._granted = self.ahead
-        return msgspec.structs.replace(self.asked, n=n, past=past, replay=False, credit=self.ahead)
-
-    def lose(self) -> None:
-        """What is in the buffer is the node's again."""
-        self._buffer.clear()
-        self._held.clear()
-        self._granted = 0
-
-    def grant(self) -> int:
-        """Credit to give now; few large grants rather than many small ones."""
-        wanted = self.ahead - len(self._held) - self._granted
-        if self.closed or self.idle or wanted < max(1, self.ahead // 4):
-            return 0
-        self._granted += wanted
-        return wanted
-
-    def receive(self, frame: frames.Deliver, generation: int) -> None:
-        """Deliveries have come."""
-        if not self.id:
-            self._early.append((frame, generation))
-            return
-        for number, attempt, flags, offset, arrived, part in frame.items:
-            self._granted -= 1
-            is_notice = bool(flags & NOTICE)
-            event = MSGPACK.read_event(part, offset or None, arrived)
-            item = None if is_notice else _Item(number, generation)
-            delivery = Delivery(self, event, item, attempt, bool(flags & REPLAYED))
-            if is_notice:
-                self.notices.append(delivery)
-            elif offset in self._skipped and attempt == 1:
-                self._desk.pass_over(self, number)
-            else:
-                rank = (-event.priority, offset) if self.options.order == "priority" else (0, offset)
-                if self.options.fair:
-                    rank = (0, number)
-                self._held[number] = delivery
-                heapq.heappush(self._buffer, _Sent(rank, number, delivery))
-        self.wake()
-
-    def recall(self, numbers: list[int]) -> int:
-        """The node wants some of the buffer back; returns the credit to give at once: something else may wait."""
-        credit = sum(self._held.pop(number, None) is not None for number in numbers)
-        if credit and self.options.group is not None and not self.waits:
-            self.idle = True
-            return 0
-        self._granted += credit
-        return credit
-
-    def pop(self) -> Delivery | None:
-        """The next of the buffer, if there is one."""
-        while self._buffer:
-            sent = heapq.heappop(self._buffer)
-            if self._held.pop(sent.number, None) is not None:
-                return sent.delivery
-        return None
-
-    def handed_out(self, delivery: Delivery) -> None:
-        """Remember how far it is."""
-        self._newest = max(self._newest, delivery.offset)
-        if not self.options.durable:
-            self._handed.append(delivery.offset)
-
-    def end(self, error: TocsinError | None) -> None:
-        """There is nothing more from it."""
-        self.closed, self.error = True, error
-        self.lose()
-        self.wake()
-
-    def poll(self) -> Delivery | None:
-        """The next delivery if there is one here at this moment."""
-        if self.closed and self.error is not None:
-            raise self.error
-        return super().poll()
+Settling = Callable[[int, list[int], int], frames.Settle]
+"""Makes the frame that settles: of a subscription, numbers of deliveries, and the number of the command."""
 
 
 class Desk:
@@ -195,17 +48,17 @@ class Desk:
 
     async def subscribe(self, asked: frames.Subscribe, text: str) -> RemoteSubscription:
         """Open a subscription."""
-        sub = RemoteSubscription(self, asked.sub, asked)
+        sub = RemoteSubscription(self, asked, self._skip)
         self._subs[asked.sub] = sub
         try:
             raw = await self.link.ask(lambda n: msgspec.structs.replace(asked, n=n))
         except BaseException as error:
             del self._subs[asked.sub]
-            self.link.tell(frames.Close(0, asked.sub))
+            self.link.tell(frames.Close(0, asked.sub, undo=True))
             if isinstance(error, FilterError) and error.position is not None:
                 error.text = text
             raise
-        sub.opened(MSGPACK.read(raw, _Opened))
+        sub.opened(MSGPACK.read(raw, Opened))
         self._touch(sub)
         return sub
 
@@ -215,14 +68,14 @@ class Desk:
             if not sub.id:
                 continue  # it is being opened
             try:
-                sub.opened(MSGPACK.read(await self.link.ask_now(sub.again), _Opened))
+                sub.opened(MSGPACK.read(await self.link.ask_now(sub.again), Opened))
             except TocsinError as error:
                 self._subs.pop(sub.sub, None)
                 sub.end(error)
 
     def hear(self, frame: frames.ServerFrame) -> bool:
         """Take a frame that is for a subscription; is it?"""
-        if not isinstance(frame, frames.Deliver | frames.Recall | frames.Ended | frames.Trouble):
+        if not isinstance(frame, frames.Deliver | frames.Recall | frames.Shared | frames.Ended | frames.Trouble):
             return False
         sub = self._subs.get(frame.sub)
         if sub is None:
@@ -231,8 +84,11 @@ class Desk:
             case frames.Deliver():
                 sub.receive(frame, self.link.generation)
             case frames.Recall():
-                if credit := sub.recall(frame.items):
-                    self.link.tell(frames.Credit(sub.sub, credit))
+                self._recalled(sub, frame)
+            case frames.Shared():
+                sub.is_shared = True
+                if sub.hungry:
+                    self.link.tell(frames.Want(sub.sub))
             case frames.Trouble():
                 sub.troubles.append(from_wire(frame.error))
                 sub.wake()
@@ -241,6 +97,15 @@ class Desk:
                 sub.end(from_wire(frame.error) if frame.error is not None else None)
         self._touch(sub)
         return True
+
+    def _recalled(self, sub: RemoteSubscription, frame: frames.Recall) -> None:
+        given = sub.recall(frame)
+        if frame.ask:
+            self._tell_taken()  # what was asked for and is not given was taken: that is said first
+            if given:
+                self.link.tell(frames.Return(sub.sub, given))
+        if given:
+            self.link.tell(frames.Credit(sub.sub, len(given)))
 
     def lose(self) -> None:
         """The connection is lost."""
@@ -262,23 +127,35 @@ class Desk:
         self._touched[sub.sub] = sub
         if not self._is_flushing:
             self._is_flushing = True
-            asyncio.get_running_loop().call_soon(self.flush)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.flush)  # who settles at once need not say that it was taken, too
 
     def flush(self) -> None:
         """Tell the node what was taken, and give credit."""
         self._is_flushing = False
+        self._tell_taken()
+        touched, self._touched = self._touched, {}
+        for each in touched.values():
+            if each.owed:
+                self._recalled(each, frames.Recall(each.sub, each.owed, ask=True))
+            if each.id and (credit := each.grant()):
+                self.link.tell(frames.Credit(each.sub, credit))
+
+    def _tell_taken(self) -> None:
         for sub, numbers in self._taken.items():
             self.link.tell(frames.Taken(sub, numbers))
         for sub, numbers in self._returned.items():
             self.link.tell(frames.Return(sub, numbers))
         self._taken.clear()
         self._returned.clear()
-        touched, self._touched = self._touched, {}
-        for each in touched.values():
-            if each.id and (credit := each.grant()):
-                self.link.tell(frames.Credit(each.sub, credit))
 
-    def pass_over(self, sub: RemoteSubscription, number: int) -> None:
+    def _keep_taken(self, sub: int, numbers: list[int]) -> None:
+        if numbers:
+            self._taken[sub] = numbers
+        else:
+            del self._taken[sub]
+
+    def _skip(self, sub: RemoteSubscription, number: int) -> None:
         """What was handed out before the connection was lost need not be again."""
         self._taken.setdefault(sub.sub, []).append(number)
         self.link.tell(frames.Settle(sub.sub, ack=[number]))
@@ -287,25 +164,29 @@ class Desk:
 
     def take(self, handle: RemoteSubscription) -> Delivery | None:
         """See `handles.Post`."""
-        if handle.idle:
-            handle.idle = False
-            self._touch(handle)
         if handle.troubles:
             raise handle.troubles.popleft()
         if handle.notices:
+            number, notice = handle.notices.popleft()
+            self._taken.setdefault(handle.sub, []).append(number)
             self._touch(handle)
-            return handle.notices.popleft()
-        while (delivery := handle.pop()) is not None:
+            return notice
+        while (delivery := handle.buffer.pop(handle.options)) is not None:
             self._touch(handle)
             end = expires(delivery.event)
             if end is not None and end <= self.link.now():
                 self._returned.setdefault(handle.sub, []).append(delivery.item.number)
                 continue
             self._taken.setdefault(handle.sub, []).append(delivery.item.number)
-            handle.handed_out(delivery)
+            handle.handed_out(delivery.offset)
             if handle.options.auto_ack:
                 delivery.settled = _done()
             return delivery
+        if not handle.hungry:
+            handle.hungry = True
+            if handle.is_shared:
+                self._tell_taken()
+                self.link.tell(frames.Want(handle.sub))
         return None
 
     async def settle(self, deliveries: list[Delivery]) -> None:
@@ -325,6 +206,7 @@ class Desk:
         """See `handles.Post`."""
         check_delay(delay)
         self._check(delivery)
+        delivery.handle.given_back(delivery.offset)
         await self._settle(delivery.handle, [delivery], lambda s, ns, n: frames.Settle(s, n, nak=[(ns[0], delay)]))
 
     async def terminate(self, delivery: Delivery, reason: str) -> None:
@@ -351,6 +233,8 @@ class Desk:
 
     def step_back(self, handle: RemoteSubscription) -> None:
         """See `handles.Post`. What came meanwhile waits in the buffer."""
+        handle.hungry = False
+        self._touch(handle)
 
     def _check(self, delivery: Delivery) -> None:
         if delivery.item is None or delivery.settled is not None:
@@ -360,7 +244,7 @@ class Desk:
         self,
         handle: RemoteSubscription,
         deliveries: list[Delivery],
-        build: Callable[[int, list[int], int], frames.Settle],
+        build: Settling,
     ) -> None:
         """Settle, on a new connection if need be. What is refused may be settled again."""
         try:
@@ -369,8 +253,9 @@ class Desk:
                 try:
                     numbers = await self._numbers_of(handle, deliveries)
                     taken = self._taken.get(handle.sub)
-                    if taken is not None:  # settling says that it was taken
-                        self._taken[handle.sub] = [each for each in taken if each not in set(numbers)]
+                    if taken:  # settling says that it was taken
+                        settling = set(numbers)
+                        self._keep_taken(handle.sub, [each for each in taken if each not in settling])
                     if numbers:
                         await self.link.ask_now(partial(build, handle.sub, numbers))
                     return
@@ -391,7 +276,7 @@ class Desk:
             raw = await self.link.ask_now(lambda n: frames.Reclaim(n, handle.sub, pairs))
             numbers: list[int | None] = MSGPACK.read(raw, list[int | None])
             for delivery, number in zip(old, numbers, strict=True):
-                delivery.item = _Item(number or 0, self.link.generation)
+                delivery.item = Sent(number or 0, self.link.generation)
         return [each.item.number for each in deliveries if each.item.number]
 
 

@@ -15,38 +15,27 @@ import itertools
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Raw
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
-from websockets.typing import Subprotocol
 
-from tocsin.errors import (
-    ConnectionLostError,
-    JournalError,
-    NetworkError,
-    ProtocolError,
-    ReplacedError,
-    TocsinError,
-)
+from tocsin.errors import ConnectionLostError, JournalError, NetworkError, ProtocolError, TocsinError
 from tocsin.net import frames
 from tocsin.net.faults import from_wire
-from tocsin.net.protocol import BROKEN, LIMITS, MSGPACK, VERSION
+from tocsin.net.protocol import LIMITS, MSGPACK, VERSION
+from tocsin.remote.credentials import NONE, Credentials
+from tocsin.remote.wire import Lost, Wire, open_socket, replaced
 
 __all__ = ["Link", "Lost"]
 
 T = TypeVar("T")
 SHORTEST, LONGEST = 0.1, 5.0
 """Seconds between attempts to connect."""
-PATH: Final = "/bus"
+_FIRST_ATTEMPT = 2.0  # seconds that who need not be connected at once waits for it
 _log = logging.getLogger("tocsin.remote")
-
-
-class Lost(Exception):
-    """The connection was lost before the answer came; inside only."""
 
 
 class Link:
@@ -64,6 +53,7 @@ class Link:
         lost: Callable[[], None],
         over: Callable[[TocsinError], None],
         options: dict[str, Any],
+        credentials: Credentials = NONE,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -77,8 +67,10 @@ class Link:
             lost: called when the connection is lost.
             over: called when there will be no other.
             options: said in hello.
+            credentials: what to show, and whom to trust.
         """
         self.url, self.name, self._patience, self._options = url, name, patience, options
+        self._credentials = credentials
         self._resume, self._hear, self._before, self._lost, self._over = resume, hear, before, lost, over
         self.received = 0
         """Frames that were no answers."""
@@ -87,16 +79,14 @@ class Link:
         self.limits: dict[str, float] = {name: getattr(LIMITS, name) for name in LIMITS.__struct_fields__}
         self._fatal: TocsinError | None = None
         self._ready: asyncio.Event | None = None
+        self._tried: asyncio.Event | None = None  # has the first attempt come to an end, good or bad?
         self._first: asyncio.Future[None] | None = None
         self._must_begin = False  # is it an error if the first attempt fails?
         self._task: asyncio.Task[None] | None = None
-        self._socket: ClientConnection | None = None
+        self._wire: Wire | None = None
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._slots: asyncio.Semaphore | None = None
-        self._waiting: deque[bytes] = deque()
-        self._wake = asyncio.Event()
-        self._said = self._heard = 0.0
         self._now = (0, 0.0)
 
     # -- asking
@@ -136,7 +126,7 @@ class Link:
             return await self._ask(build)
 
     async def _ask(self, build: Callable[[int], frames.ClientFrame]) -> Raw:
-        if self._socket is None:
+        if self._wire is None:
             raise Lost
         n = next(self._numbers)
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
@@ -148,7 +138,7 @@ class Link:
             )
         self._before()
         self._pending[n] = answer
-        self._put(message)
+        self._wire.put(message)
         try:
             return await answer
         finally:
@@ -156,8 +146,8 @@ class Link:
 
     def tell(self, frame: frames.ClientFrame) -> None:
         """Send a frame that is not answered; without a connection it is dropped."""
-        if self._socket is not None:
-            self._put(MSGPACK.encode(frame))
+        if self._wire is not None:
+            self._wire.put(MSGPACK.encode(frame))
 
     async def ping(self) -> None:
         """Wait until everything sent before was read by the node, and what it had to send has come.
@@ -179,6 +169,21 @@ class Link:
         return said + round((time.monotonic() - at) * 1e6)
 
     # -- being there
+
+    @property
+    def is_up(self) -> bool:
+        """Is there a connection at this moment?"""
+        return self._wire is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Is there a connection on which everything is as it was?"""
+        return self._ready is not None and self._ready.is_set() and self._fatal is None
+
+    @property
+    def error(self) -> TocsinError | None:
+        """Why there will be no other, if there will not."""
+        return self._fatal
 
     async def ready(self) -> None:
         """Wait for a connection on which everything is as it was.
@@ -219,24 +224,38 @@ class Link:
             await self.close()
             raise
 
+    async def begin(self) -> None:
+        """Begin to connect; returns when there is a connection, the first attempt has failed, or that takes long."""
+        self._begin()
+        assert self._tried is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ATTEMPT):
+                await self._tried.wait()
+
     def _begin(self) -> None:
         if self._task is None:
             loop = asyncio.get_running_loop()
-            self._ready, self._first = asyncio.Event(), loop.create_future()
+            self._ready, self._tried, self._first = asyncio.Event(), asyncio.Event(), loop.create_future()
             self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
         """Say goodbye, and end."""
         if self._fatal is None:
             self._end(JournalError("the bus is closed", help="connect again"))
-        socket, self._socket = self._socket, None
-        if socket is not None:
-            with contextlib.suppress(ConnectionClosed, TimeoutError):
-                async with asyncio.timeout(5):
-                    while self._waiting:
-                        await socket.send(self._waiting.popleft())
-                    await socket.send(MSGPACK.encode(frames.Bye("closed")))
-                    await socket.close()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def abort(self) -> None:
+        """Break off without a word, as a crash would, and end."""
+        wire = self._wire
+        self._end(JournalError("the bus is closed", help="connect again"))
+        self._wire = None
+        if wire is not None:
+            wire.abort()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -244,9 +263,7 @@ class Link:
     def _end(self, error: TocsinError) -> None:
         """There will be no other connection."""
         self._fatal = error
-        for answer in self._pending.values():
-            if not answer.done():
-                answer.set_exception(error)
+        self._fail_all(lambda: error)
         if self._ready is not None:
             self._ready.set()
         self._over(error)
@@ -258,15 +275,7 @@ class Link:
         assert self._first is not None and self._ready is not None
         while not self._is_over():
             try:
-                async with connect(
-                    self.url.rstrip("/") + PATH,
-                    subprotocols=[Subprotocol(MSGPACK.name)],
-                    compression=None,
-                    ping_interval=None,
-                    max_size=None,
-                    open_timeout=self.limits["hello"],
-                    close_timeout=1,
-                ) as socket:
+                async with open_socket(self.url, self._credentials, self.limits["hello"]) as socket:
                     await self._live(socket)
                 pause = SHORTEST
             except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, Lost) as error:
@@ -290,6 +299,8 @@ class Link:
                 return
             pause = SHORTEST if was_up else min(LONGEST, pause * 2)
             if not self._is_over():
+                if was_up:
+                    _log.info("the connection to %s was lost; waiting for it to come back", self.url)
                 await asyncio.sleep(pause * random.uniform(0.5, 1))
 
     def _is_over(self) -> bool:
@@ -307,21 +318,13 @@ class Link:
     async def _live(self, socket: ClientConnection) -> None:
         """One connection, from hello to its end."""
         loop = asyncio.get_running_loop()
-        await socket.send(MSGPACK.encode(frames.Hello(VERSION, self.name, options=self._options)))
-        first = MSGPACK.from_server(await socket.recv())
-        if isinstance(first, frames.Failed):
-            refusal = from_wire(first.error)
-            raise refusal if isinstance(refusal, NetworkError) else NetworkError(str(refusal))
-        if isinstance(first, frames.Bye):
-            raise Lost
-        if not isinstance(first, frames.Welcome):
-            raise ProtocolError("the node does not welcome", help="is this a Tocsin node?")
+        wire = Wire(socket, self._take)
+        first = await wire.greet(frames.Hello(VERSION, self.name, self._credentials.token, self._options))
         self.name, self.limits = first.name, {**self.limits, **first.limits}
         self._set_now(first.now)
-        self._socket = socket
+        self._wire = wire
         self.generation += 1
-        self._heard = self._said = loop.time()
-        tasks = [loop.create_task(work) for work in (self._read(socket), self._write(socket), self._beat(socket))]
+        tasks = wire.begin(self.limits)
         try:
             if self.generation > 1:
                 resuming = loop.create_task(_whole(self._resume()))
@@ -329,41 +332,34 @@ class Link:
                 if not resuming.done():
                     self._drop()
                 await resuming
-            assert self._first is not None and self._ready is not None
+                _log.info("connected to %s again", self.url)
+            assert self._first is not None and self._ready is not None and self._tried is not None
             self._ready.set()
+            self._tried.set()
             if not self._first.done():
                 self._first.set_result(None)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if (refusal := wire.refusal) is not None:
+                self._fail_all(lambda: refusal)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _drop(self) -> None:
         """The connection is lost: who waits for an answer must ask again."""
+        if self._tried is not None:
+            self._tried.set()
         if self._ready is not None and self._fatal is None:
             self._ready.clear()
-        self._socket = None
-        self._waiting.clear()
-        for answer in list(self._pending.values()):
-            if not answer.done():
-                answer.set_exception(Lost())
+        self._wire = None
+        self._fail_all(Lost)
         self._lost()
 
-    async def _read(self, socket: ClientConnection) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            async for message in socket:
-                self._heard = loop.time()
-                self._take(MSGPACK.from_server(message))
-        except ConnectionClosed:
-            pass
-        except TocsinError as error:
-            _log.error("the node at %s says what means nothing: %s", self.url, error)
-        if socket.close_code == BROKEN:  # what was sent would be refused again
-            for answer in list(self._pending.values()):
-                if not answer.done():
-                    answer.set_exception(ProtocolError(f"the node has refused: {socket.close_reason}"))
+    def _fail_all(self, make: Callable[[], Exception]) -> None:
+        for answer in list(self._pending.values()):
+            if not answer.done():
+                answer.set_exception(make())
 
     def _take(self, frame: frames.ServerFrame) -> None:
         match frame:
@@ -382,9 +378,7 @@ class Link:
             case frames.Ping():
                 self.tell(frames.Pong(frame.n))
             case frames.Bye(reason="replaced"):
-                self._end(
-                    ReplacedError(f"a newer session has the name {self.name!r}", help="give every program its own name")
-                )
+                self._end(replaced(self.name))
             case _:
                 if isinstance(frame, frames.Deliver):
                     self._set_now(frame.now)
@@ -398,27 +392,6 @@ class Link:
 
     def _set_now(self, now: int) -> None:
         self._now = now, time.monotonic()
-
-    def _put(self, message: bytes) -> None:
-        if self._socket is not None:
-            self._waiting.append(message)
-            self._wake.set()
-
-    async def _write(self, socket: ClientConnection) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._waiting:
-                await socket.send(self._waiting.popleft())
-                self._said = loop.time()
-
-    async def _beat(self, socket: ClientConnection) -> None:
-        loop = asyncio.get_running_loop()
-        while loop.time() - self._heard < self.limits["silence"]:
-            await asyncio.sleep(self.limits["beat"] / 3)
-            if loop.time() - self._said > self.limits["beat"]:
-                self.tell(frames.Ping())
 
 
 async def _whole(work: Awaitable[T] | Coroutine[Any, Any, T]) -> T:

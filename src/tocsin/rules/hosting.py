@@ -331,6 +331,7 @@ def _report(failure: Failure) -> Event:
         SOURCE,
         id=hashlib.blake2b(about.encode(), digest_size=16).hexdigest(),
         correlation_id=event.id,
+        classification=event.classification,
         data={
             "rule": failure.rule,
             "error": failure.text,

@@ -16,15 +16,13 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-import numpy as np
 import pyarrow as pa
 
 from tocsin.errors import JournalDamagedError, TrimmedError
 from tocsin.filters.filter import Filter
-from tocsin.journal.gather import Gathering
+from tocsin.journal.gather import Gathering, sized
 from tocsin.journal.segments import between
-from tocsin.journal.sieve import Report, Sieve
-from tocsin.journal.statistics import Statistics
+from tocsin.journal.sieve import Report, Sieve, Sieves
 from tocsin.spark.columns import Columns
 from tocsin.spark.options import ReadOptions
 from tocsin.spark.origin import Origin, open_origin
@@ -109,7 +107,7 @@ class Scan:
         return found
 
     def _hopeful(self, origin: Origin, wanted: Range, report: Report) -> Iterator[Range]:
-        sieves = _Sieves(self.options, self.pushed)
+        sieves = _sieves(self.options, self.pushed)
         for block in origin.blocks(wanted.first, wanted.last):
             if sieves.may_match(block.statistics):
                 report.read += 1
@@ -132,11 +130,11 @@ class Scan:
             JournalError: it cannot be read.
         """
         report = report if report is not None else Report()
-        sieves = _Sieves(self.options, self.pushed)
+        sieves = _sieves(self.options, self.pushed)
         columns = Columns(_without_version(self.schema))
         names = {*columns.needs, *sieves.columns}
         with closing(self.open()) as origin:
-            for batch in _sized(self._batches(origin, share, sieves, names, report)):
+            for batch in sized(self._batches(origin, share, sieves, names, report), _ROWS, _BYTES):
                 found = sieves.passed(batch, report)
                 if found.num_rows:
                     report.found += found.num_rows
@@ -144,7 +142,7 @@ class Scan:
         _log.debug("%s: %s", share, report)
 
     def _batches(
-        self, origin: Origin, share: Sequence[Range], sieves: _Sieves, names: set[str], report: Report
+        self, origin: Origin, share: Sequence[Range], sieves: Sieves, names: set[str], report: Report
     ) -> Iterator[pa.RecordBatch]:
         """Everything in the blocks of a share that may hold something wanted, within its ranges."""
         gathering = Gathering(names)
@@ -155,7 +153,7 @@ class Scan:
                 yield batch
 
     def _walk(
-        self, origin: Origin, wanted: Range, sieves: _Sieves, gathering: Gathering, report: Report
+        self, origin: Origin, wanted: Range, sieves: Sieves, gathering: Gathering, report: Report
     ) -> Iterator[pa.RecordBatch]:
         expected = wanted.first
         while expected <= wanted.last:
@@ -199,55 +197,12 @@ class Scan:
         return pa.RecordBatch.from_arrays([*batch.columns[:place], column, *batch.columns[place:]], schema=self.schema)
 
 
-class _Sieves:
+def _sieves(options: ReadOptions, pushed: Pushed) -> Sieves:
     """What must hold of an event: the user's filter, and what Spark has pushed."""
-
-    def __init__(self, options: ReadOptions, pushed: Pushed) -> None:
-        # What Spark pushed is asked of whole columns only, so it goes first and spares the other its rows.
-        self._pushed = Sieve(Filter(pushed.filter), system=True) if pushed.filter is not None else None
-        wanted = Filter(options.filter) if options.filter is not None else None
-        self._wanted = Sieve(wanted, system=options.system) if wanted is not None or not options.system else None
-        self._all = [sieve for sieve in (self._pushed, self._wanted) if sieve is not None]
-
-    @property
-    def columns(self) -> frozenset[str]:
-        return frozenset().union(*(sieve.columns for sieve in self._all))
-
-    def may_match(self, statistics: Statistics | None) -> bool:
-        return all(sieve.may_match(statistics) for sieve in self._all)
-
-    def passed(self, batch: pa.RecordBatch, report: Report) -> pa.RecordBatch:
-        """The rows of a batch that are wanted."""
-        only = None
-        for sieve in self._all:
-            pieces = list(sieve.rows(batch, report, only=only))
-            only = np.zeros(batch.num_rows, np.bool_)
-            for piece in pieces:
-                only[piece] = True
-        return batch if only is None or only.all() else batch.filter(pa.array(only))
-
-
-def _sized(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of a good size: small ones are joined, large ones cut."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _ROWS or size >= _BYTES:
-            yield from _cut(waiting, rows, size)
-            waiting, rows, size = [], 0, 0
-    if rows:
-        yield from _cut(waiting, rows, size)
-
-
-def _cut(batches: Sequence[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    most = max(1, min(_ROWS, _BYTES * rows // max(size, 1)))
-    count = -(-rows // most)
-    for part in range(count):  # equal parts, rather than a small one at the end
-        start = rows * part // count
-        yield batch.slice(start, rows * (part + 1) // count - start)
+    # What Spark pushed is asked of whole columns only, so it goes first and spares the other its rows.
+    asked = Sieve(Filter(pushed.filter), system=True) if pushed.filter is not None else None
+    wanted = Filter(options.filter) if options.filter is not None else None
+    return Sieves(asked, Sieve(wanted, system=options.system) if wanted is not None or not options.system else None)
 
 
 def _without_version(schema: pa.Schema) -> pa.Schema:

@@ -1,0 +1,113 @@
+"""`tocsin up`: a node on a port, with a journal of its own, until SIGTERM or Ctrl-C.
+
+It says where it listens once it does. Told to end, it takes no more connections, finishes what was begun, closes the
+journal, and ends with 0. What it holds is in one directory: `journal.db`, what SQLite keeps beside it, and the tokens
+of those who are let in, if there are any.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tocsin import client
+from tocsin.cli.output import AsJson, examples, show, wants_json
+from tocsin.cli.places import NODE
+from tocsin.errors import JournalLockedError, NetworkError, TocsinError
+from tocsin.security.tokens import FILE as TOKENS
+
+__all__ = ["DATA", "Data", "register", "up"]
+
+DATA = "tocsin-data"
+JOURNAL = "journal.db"
+Data = Annotated[
+    Path,
+    typer.Option(
+        "--data", envvar="TOCSIN_DATA", metavar="DIR", help="Where everything is kept; made if it is not there."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this verb to the command."""
+    app.command(
+        epilog=examples(
+            "tocsin up", "tocsin up --data /var/lib/tocsin --port 9000", "tocsin up --port 0 --json | jq -r .url"
+        )
+    )(up)
+
+
+def up(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, envvar="TOCSIN_PORT", help="The port; 0: any that is free.")
+    ] = 8420,
+    data: Data = Path(DATA),
+    no_spark: Annotated[
+        bool, typer.Option("--no-spark", help="Run the node without Spark. It has no Spark pipeline yet anyway.")
+    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): listen with TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen off this machine also without TLS or tokens.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run a node until Ctrl-C. Programs reach it at ws://HOST:PORT.
+
+    SIGTERM ends it as well: what was begun is finished, then the exit code is 0.
+    """
+    if (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("a certificate and its key belong together", param_hint="--tls-cert, --tls-key")
+    is_json = wants_json(context, as_json)
+    journal = data / JOURNAL
+    tls = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _log_to_stderr()
+    try:
+        from tocsin.net.process import as_process
+        from tocsin.net.server import run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tocsin"):
+            raise  # not an extra that is missing, but a defect
+        raise TocsinError(f"{error.name} is not installed", help="pip install 'tocsin[server]'") from None
+
+    def ready(server: Any) -> None:
+        value = {"url": server.url, "data": str(data.resolve()), "pid": os.getpid()}
+        show(value, _lines(server.url, journal, server.node.head), is_json)
+
+    try:
+        opening = client.connect(f"file:{journal}", name="node")
+        as_process(run(opening, host, port, tls=tls, tokens=data / TOKENS, insecure=insecure, ready=ready))
+    except JournalLockedError as error:
+        help = "is a node up already? then use it, stop it, or choose another --data"
+        raise JournalLockedError(error.message, path=str(journal), holder=error.holder, help=help) from None
+    except NetworkError as error:
+        if error.field != "port":
+            raise
+        help = "is a node up already? tocsin doctor says who listens; or choose another --port"
+        raise NetworkError(error.message, field="port", help=help) from None
+    return 0
+
+
+def _lines(url: str, journal: Path, head: int) -> list[str]:
+    where = "" if url == NODE else f" --url {url}"
+    return [
+        f"Tocsin listens at {url}; its journal is {journal} ({head:,} events so far). Ctrl-C ends it.",
+        f"""In another terminal:     tocsin sub "value > 9" --past 10{where}""",
+        f"""and in a third:          tocsin pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
+    ]
+
+
+def _log_to_stderr() -> None:
+    """Warnings and errors, one line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)

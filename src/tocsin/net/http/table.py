@@ -1,0 +1,211 @@
+"""The table of all routes. Routes, what their queries may say, and the published description are made from it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from tocsin import cloudevents
+from tocsin.net.http import about, publishing, reading, streams, verbs
+from tocsin.net.http.contract import ARROW, JSON, LINES, SSE, Operation, Param
+
+__all__ = ["OPERATIONS"]
+
+_ANY: Final[dict[str, Any]] = {}
+_TEXT: Final = {"type": "string"}
+_OBJECT: Final = {"type": "object"}
+_LIST: Final = {"type": "array", "items": _OBJECT}
+_NAMES: Final = {"type": "array", "items": _TEXT}
+_CLOUD: Final = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        "id": {"type": "string", "minLength": 1},
+        "source": {"type": "string", "minLength": 1},
+        "type": {"type": "string", "minLength": 1},
+        "data": _ANY,
+    },
+}
+_STORED: Final = {
+    "type": "object",
+    "required": ["id", "offset"],
+    "properties": {"id": _TEXT, "offset": {"type": "integer", "minimum": 1}},
+}
+_STATUS: Final = {
+    "type": "object",
+    "required": ["id", "source", "offset", "state", "matched", "delivered", "acked", "pending"],
+    "properties": {
+        "state": {"enum": ["live", "settled", "expired", "cancelled"]},
+        **dict.fromkeys(("matched", "delivered", "acked", "pending"), _NAMES),
+    },
+}
+_DEFINITION: Final = {
+    "type": "object",
+    "required": ["text"],
+    "additionalProperties": False,
+    "properties": {
+        "text": _TEXT,
+        "context": {"enum": ["recent", "chronicle", "continuous", "cumulative"]},
+        "placement": {"enum": ["auto", "node"]},
+        "semantics": {"enum": ["detection", "interval"]},
+        "past": {"type": ["string", "null"]},
+        "replace": {"type": "boolean"},
+        "max_open": {"type": ["integer", "null"], "minimum": 1},
+    },
+}
+
+_SOURCE: Final = Param("source", "The source of the event, if several use its id.")
+_SYSTEM: Final = Param("system", "The node's own records, too.", "boolean")
+_FILTER: Final = Param("filter", "What is wanted, as SQL: value > 9. Everything if left out.")
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST",
+        path="/events",
+        handle=publishing.publish,
+        about="Publish CloudEvents: one (binary or structured) or a batch, all or none. Answered when they are stored.",
+        takes={cloudevents.STRUCTURED: _CLOUD, cloudevents.BATCH: {"type": "array", "items": _CLOUD}},
+        gives={202: {JSON: {"oneOf": [_STORED, {"type": "array", "items": _STORED}]}}},
+    ),
+    Operation(
+        method="GET",
+        path="/events",
+        handle=reading.read,
+        about="A range of the journal. The answer to HEAD says in its headers which range there is.",
+        query=(
+            Param("from", "The first offset, or a time; the oldest that is kept if left out."),
+            Param("to", "The last offset, itself included, or a time; the newest if left out."),
+            _FILTER,
+            Param("limit", "At most so many events.", "integer", least=1),
+            _SYSTEM,
+        ),
+        gives={200: {LINES: _TEXT, ARROW: {"type": "string", "contentMediaType": ARROW}}},
+    ),
+    Operation(
+        method="GET",
+        path="/subscribe",
+        handle=streams.subscribe,
+        about="Events as they come (Server-Sent Events); what is written is settled.",
+        query=(
+            _FILTER,
+            Param("consumer", "Who; the same name goes on where it was. Left out, nothing is remembered."),
+            Param("past", "What has happened already: 10, 5m, 10,5m, since:123, since:2026-01-31T12:00:00Z, retained."),
+            Param("order", "Which comes first.", choices=("priority", "journal")),
+            Param("group", "Consumers of one group share the events."),
+            Param("durable", "Keep the consumer's place.", "boolean"),
+            Param("ack_wait", "Seconds to take an event before it goes to others.", "number"),
+            Param("max_in_flight", "Events on their way at a time.", "integer", least=1),
+            Param("max_deliver", "Attempts before an event becomes a dead letter.", "integer", least=1),
+            Param("fair", "Share kept for lower priorities.", "number"),
+            Param("replay", "The past again, also what was settled.", "boolean"),
+            _SYSTEM,
+            Param("last_event_id", "As the header Last-Event-ID, for who cannot set it."),
+        ),
+        headers=(Param("Last-Event-ID", "The id of the last event that was seen: goes on behind it."),),
+        gives={200: {SSE: _TEXT}},
+        tells_token=True,
+    ),
+    Operation(
+        method="GET",
+        path="/events/{id:path}/status",
+        handle=verbs.status,
+        about="What became of an event, and who has it.",
+        query=(_SOURCE,),
+        gives={200: {JSON: _STATUS}},
+    ),
+    Operation(
+        method="DELETE",
+        path="/events/{id:path}",
+        handle=verbs.cancel,
+        about="Withdraw an event: who has not got it does not, who has is told.",
+        query=(_SOURCE,),
+        gives={204: {}},
+    ),
+    Operation(
+        method="GET",
+        path="/alerts",
+        handle=verbs.alerts,
+        about="Live alerts, and who has acknowledged them.",
+        gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="GET",
+        path="/consumers",
+        handle=verbs.consumers,
+        about="Consumers: what they listen to, how far behind they are.",
+        gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="DELETE",
+        path="/consumers/{name:path}",
+        handle=verbs.forget,
+        about="Drop a consumer with everything it has.",
+        gives={204: {}},
+    ),
+    Operation(
+        method="GET",
+        path="/definitions",
+        handle=verbs.definitions,
+        about="Definitions of composite events, and what they have detected.",
+        gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="PUT",
+        path="/definitions/{name:path}",
+        handle=verbs.define,
+        about="Define a composite event. The same again changes nothing.",
+        takes={JSON: _DEFINITION},
+        gives={200: {JSON: _OBJECT}},
+    ),
+    Operation(
+        method="DELETE",
+        path="/definitions/{name:path}",
+        handle=verbs.undefine,
+        about="Remove a definition.",
+        gives={204: {}},
+    ),
+    Operation(
+        method="POST",
+        path="/requests/{resource:path}",
+        handle=verbs.request,
+        about="Ask who serves a resource. The body is the question, the answer is the reply: any JSON.",
+        query=(
+            Param("timeout", "Seconds to wait; 30 if left out.", "number"),
+            Param("policy", "Whom to ask.", choices=("one", "first", "all")),
+        ),
+        takes={JSON: _ANY},
+        needs_body=False,
+        gives={200: {JSON: _ANY}},
+    ),
+    Operation(
+        method="GET",
+        path="/metrics",
+        handle=about.metrics,
+        about="Figures for Prometheus.",
+        gives={200: {CONTENT_TYPE_LATEST: _TEXT}},
+    ),
+    Operation(
+        method="GET",
+        path="/health",
+        handle=about.health,
+        about="Is it well? 503 while it drains. Needs no token.",
+        gives={200: {JSON: _OBJECT}, 503: {JSON: _OBJECT}},
+        is_open=True,
+    ),
+    Operation(
+        method="GET",
+        path="/openapi.json",
+        handle=about.openapi,
+        about="This description.",
+        gives={200: {JSON: _OBJECT}},
+    ),
+    Operation(
+        method="GET",
+        path="/",
+        handle=about.page,
+        about="A page for people.",
+        gives={200: {"text/html; charset=utf-8": _TEXT}},
+    ),
+)

@@ -1,0 +1,178 @@
+"""Figures of a node, for Prometheus. All names begin with `tocsin_`; they are listed in docs/HTTP.md.
+
+They are gathered when they are asked for; counting costs the way of an event nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from tocsin.errors import TocsinError
+from tocsin.filters import documents
+from tocsin.node import consumers as consumers_module
+
+if TYPE_CHECKING:
+    from tocsin.net.http.front import Front
+    from tocsin.node.pipeline import Node
+
+__all__ = ["LoopLag", "exposition"]
+
+NAMED: Final = 100
+"""Consumers that have figures of their own: those furthest behind. All others are in the totals."""
+_EVERY: Final = 0.5  # seconds between two looks at the loop
+_NAMES: Final = {"delivered": "deliveries", "redelivered": "redeliveries", "settled": "settlings", "dead": "dead"}
+
+
+class LoopLag:
+    """How late the event loop is. It looks only while somebody asks."""
+
+    def __init__(self) -> None:
+        """Do nothing yet."""
+        self._worst = self._now = self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    def take(self) -> tuple[float, float]:
+        """Seconds it was late when last looked at, and the most since this was asked last."""
+        found, self._worst = (self._now, self._worst), 0.0
+        if self._timer is None and not self._ended:
+            self._wait()
+        return found
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._due = loop.time() + _EVERY
+        self._timer = loop.call_later(_EVERY, self._look)
+
+    def _look(self) -> None:
+        self._now = max(0.0, asyncio.get_running_loop().time() - self._due)
+        self._worst = max(self._worst, self._now)
+        self._wait()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Figures(Collector):
+    """What was gathered, as Prometheus has it."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._metrics
+
+
+async def exposition(front: Front) -> bytes:
+    """All figures as text."""
+    journal = front.server.node.journal
+    try:
+        stored = await asyncio.to_thread(journal.stats)
+    except TocsinError:  # it is being closed
+        stored = {}
+    registry = CollectorRegistry()
+    registry.register(_Figures([*_of_journal(stored), *_of_node(front), *_of_network(front)]))
+    return generate_latest(registry)
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"tocsin_{name}", about, value=value)
+
+
+def _counter(name: str, about: str, value: float) -> Metric:
+    return CounterMetricFamily(f"tocsin_{name}", about, value=value)
+
+
+def _labelled(kind: Any, name: str, about: str, labels: list[str], rows: Iterable[tuple[list[str], float]]) -> Metric:
+    metric: Metric = kind(f"tocsin_{name}", about, labels=labels)
+    for values, value in rows:
+        metric.add_metric(values, value)  # type: ignore[attr-defined]
+    return metric
+
+
+def _of_journal(stats: dict[str, Any]) -> Iterator[Metric]:
+    for name, about in (
+        ("head", "Newest offset"),
+        ("first", "Oldest offset that is kept"),
+        ("bytes", "Size of the file"),
+        ("blocks", "Blocks"),
+        ("queued", "Requests that wait to be stored"),
+    ):
+        if name in stats:
+            yield _gauge(f"journal_{name}", f"{about}.", stats[name])
+    if "commits" in stats:
+        yield _counter("journal_commits", "Commits since the node was opened.", stats["commits"])
+
+
+def _of_node(front: Front) -> Iterator[Metric]:
+    node = front.server.node
+    yield _counter("events_published", "Events stored since the node was opened, its own records too.", _stored(node))
+    totals = Counter(node.gone)
+    for mailbox in node.mailboxes.values():
+        totals.update(mailbox.counters)
+    for name, shown in _NAMES.items():
+        yield _counter(f"events_{name}", f"Events: {shown} since the node was opened.", totals[name])
+    yield _counter(
+        "events_expired", "Events not delivered any more: expired, cancelled, or no longer kept.", totals["withdrawn"]
+    )
+    known = consumers_module.consumers(node)
+    yield _gauge("consumers", "Consumers.", len(known))
+    named = sorted(known, key=lambda each: each.lag, reverse=True)[:NAMED]
+    for field, about in (("lag", "Events it has yet to settle"), ("in_flight", "Events in its hands")):
+        figures = [([each.name], float(getattr(each, field))) for each in named]
+        yield _labelled(GaugeMetricFamily, f"consumer_{field}", f"{about}.", ["consumer"], figures)
+    matcher = node.lanes.stats()
+    for name in ("filters", "distinct", "in_delta", "bytes"):
+        yield _gauge(f"matcher_{name}", f"Index of filters: {name}.", matcher[name])
+    for name in ("scanned", "tested", "residue_tests", "rebuilds"):
+        if name in matcher:
+            yield _counter(f"matcher_{name}", f"Index of filters: {name}.", matcher[name])
+    yield from _of_detector(node)
+    refused = [([reason], float(count)) for reason, count in documents.refused().items()]
+    yield _labelled(CounterMetricFamily, "xpath_refused", "XPaths answered with NULL.", ["reason"], refused)
+
+
+def _stored(node: Node) -> int:
+    return node.head - node.boot_head
+
+
+def _of_detector(node: Node) -> Iterator[Metric]:
+    detector = node.watcher.detector
+    nothing = {"events": 0, "detected": {}, "definitions": {}}
+    stats: dict[str, Any] = detector.stats() if detector is not None else nothing
+    figures = stats["definitions"].values()
+    yield _gauge("definitions", "Definitions of composite events.", len(stats["definitions"]))
+    yield _counter("detector_events", "Events looked at for composite events.", stats["events"])
+    yield _counter("detected", "Composite events.", sum(stats["detected"].values()))
+    yield _gauge("detector_open", "Openers that wait to be completed.", sum(each["open"] for each in figures))
+    yield _counter("detector_expired", "Openers not completed in time.", sum(each["expired"] for each in figures))
+    yield _counter("detector_dropped", "Openers given up.", sum(each["dropped"] for each in figures))
+    yield _gauge("detector_halted", "Has detection halted?", float(node.watcher.failure is not None))
+
+
+def _of_network(front: Front) -> Iterator[Metric]:
+    yield _gauge("sessions", "Connections of clients.", len(front.server.sessions))
+    yield _gauge("streams", "Server-sent streams.", len(front.streams))
+    yield _gauge("draining", "Is it leaving?", float(front.server.draining))
+    answers = [
+        ([path.replace(":path", "") or "other", method, str(status)], float(count))
+        for (path, method, status), count in sorted(front.counts.items())
+    ]
+    refused = [([why], float(count)) for why, count in sorted(front.server.gate.refusals.counts.items())]
+    yield _labelled(CounterMetricFamily, "refused", "Callers who were refused something.", ["why"], refused)
+    labels = ["route", "method", "status"]
+    yield _labelled(CounterMetricFamily, "http_requests", "Answers.", labels, answers)
+    now, worst = front.lag.take()
+    yield _gauge("loop_lag_seconds", "How late the event loop was when last looked at.", now)
+    yield _gauge("loop_lag_worst_seconds", "The most since it was asked last.", worst)
