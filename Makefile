@@ -21,7 +21,10 @@ export PIP_NO_CACHE_DIR := 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all crash bench lint
+# Programs in other languages that speak to a node in tests. Debian or Ubuntu, as root; elsewhere install these by hand.
+STRANGERS := curl nodejs gcc libc6-dev libcurl4-openssl-dev openssl
+
+.PHONY: help setup strangers demo test test-all crash bench lint
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -46,6 +49,13 @@ $(WARM): $(INSTALLED) $(KERNELS)
 	@$(PY) -m tocsin.filters.warm
 	@$(PY) -m tocsin.spark.warm
 	@touch '$@'
+
+strangers:  ## install what tests with curl, Node.js and C need; without it they are skipped (Debian, as root)
+	@missing=; for name in curl node gcc curl-config openssl; do command -v $$name >/dev/null || missing=1; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(STRANGERS) >/dev/null; \
+	else echo "not root on Debian: install $(STRANGERS) by hand, or those tests are skipped" >&2; exit 1; fi
 
 demo: setup  ## watch a stream of events meet a few thousand filters, in one process and on Spark
 	@$(PY) -m tocsin.demo $(ARGS)
