@@ -49,7 +49,8 @@ class Fuzzed:
             tasks = sorted(str(task.get_coro()) for task in asyncio.all_tasks() if task is not own)
             callers = [each for each in self.place.server.gate._callers if not each.is_gone]
             rooms = (front.bodies.held, front.reads._value, len(front.streams), len(front.requests), len(callers))
-            return rooms, sorted(node.mailboxes), len(tasks)
+            passing = sorted(name for name, each in node.mailboxes.items() if not each.options.durable)
+            return rooms, passing, len(tasks)
 
         return asyncio.run_coroutine_threadsafe(look(), self._loop).result(20)
 

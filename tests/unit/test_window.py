@@ -90,6 +90,28 @@ def test_trimmed_events_are_gone() -> None:
     assert window.get(51) is not None
 
 
+def test_what_a_scan_has_made_is_lent_until_it_is_asked_for() -> None:
+    events = some(100)
+    journal = PastJournal(events, 10)
+    window = HotWindow(1 << 20, journal)  # type: ignore[arg-type]
+    journal.trim(11)
+    before = journal.reads
+    window.lend(events[:50])
+    assert window.get_many(range(11, 51)) == events[10:50] and journal.reads == before
+    assert window.get(10) is None  # trimmed before it was lent
+    assert window.get(11) == events[10] and journal.reads > before
+
+
+def test_what_is_lent_is_bounded_and_can_be_forgotten() -> None:
+    events = some(1000)
+    window = HotWindow(40 * size_of(events[0]))
+    window.lend(events)
+    assert window.stats()["block_bytes"] <= 10 * size_of(events[0])
+    assert window.get(1000) is events[-1] and window.get(900) is None
+    window.forget()
+    assert window.get(999) is None and window.stats()["block_bytes"] == 0
+
+
 def test_events_without_offset_have_no_place() -> None:
     with pytest.raises(ValueError, match="journal"):
         HotWindow().put_many([Event("t", "s")])

@@ -1,10 +1,12 @@
 """The hot window: the newest events in memory, older ones from the journal's blocks, a stretch at a time.
 
 A delivery needs its event by offset, mostly a fresh one, which is here already. For an old one, the block is read and a
-stretch of events around it is made, since its neighbours will be asked for next; both are kept for a while.
+stretch of events around it is made, since its neighbours will be asked for next; both are kept for a while. What a scan
+has made already is lent to the window until it is asked for once.
 
 Promised: `get` gives the event of an offset, from wherever it is, or None if the journal does not keep it. Memory is
-bounded: the newest events by `max_bytes`, stretches and blocks each by a quarter of it (one of each is always kept).
+bounded: the newest events by `max_bytes`, stretches, blocks and lent events each by a quarter of it (one stretch and one
+block are always kept).
 Safe in any thread; a look into the window takes no lock.
 Not promised: exact bytes. Sizes of events are estimated from their contents, a little high.
 """
@@ -56,6 +58,9 @@ class HotWindow:
         self._rows: dict[int, bytes] = {}
         self._sizes: deque[tuple[int, int]] = deque()
         self._bytes = 0
+        self._lent: dict[int, Event] = {}
+        self._lent_sizes: deque[tuple[int, int]] = deque()
+        self._lent_bytes = 0
         self._stretches: _Recent[list[Event]] = _Recent(max_bytes // 4)
         self._batches: _Recent[pa.RecordBatch] = _Recent(max_bytes // 4)
         self._hits = self._misses = 0
@@ -101,10 +106,28 @@ class HotWindow:
         if event is not None:
             self._hits += 1  # a lost count between threads does no harm
             return event
+        if (event := self._lent.pop(offset, None)) is not None:
+            return event
         self._misses += 1
         stretch = self._stretch(offset)
         place = offset - (stretch[0].offset or 0) if stretch else -1
         return stretch[place] if 0 <= place < len(stretch) else None
+
+    def lend(self, events: Sequence[Event]) -> None:
+        """Keep events that a scan has made: each will be asked for soon, and mostly once."""
+        size = size_of(events[len(events) // 2]) if events else 0
+        kept = self._journal.first if self._journal is not None else 0  # a trim may have come between
+        with self._lock:
+            for event in events:
+                offset = event.offset or 0
+                if offset >= kept and offset not in self._events:
+                    self._lent[offset] = event
+                    self._lent_sizes.append((offset, size))
+                    self._lent_bytes += size
+            while self._lent_bytes > self._max_bytes // 4:
+                offset, size = self._lent_sizes.popleft()
+                self._lent.pop(offset, None)  # mostly it was asked for long ago
+                self._lent_bytes -= size
 
     def get_many(self, offsets: Sequence[int]) -> list[Event | None]:
         """Return the events of several offsets, in their order; ascending offsets are read quickest."""
@@ -125,6 +148,9 @@ class HotWindow:
     def forget(self) -> None:
         """Drop what was read from blocks: for instance after a repair. The newest events stay."""
         with self._lock:
+            self._lent.clear()
+            self._lent_sizes.clear()
+            self._lent_bytes = 0
             self._stretches.clear()
             self._batches.clear()
 
@@ -134,7 +160,7 @@ class HotWindow:
             return {
                 "events": len(self._events),
                 "bytes": self._bytes,
-                "block_bytes": self._stretches.bytes + self._batches.bytes,
+                "block_bytes": self._stretches.bytes + self._batches.bytes + self._lent_bytes,
                 "hits": self._hits,
                 "misses": self._misses,
             }

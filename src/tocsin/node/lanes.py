@@ -201,6 +201,7 @@ class OpenLanes:
                     found = refill.sift(lane, levels, recent)
                 elif first <= head:
                     found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, head)
+                    self._window.lend(found.matches)
                 else:
                     found = refill.Found([], head, levels)
                 if self._targets.get(key) != target:
