@@ -30,7 +30,8 @@ LAYERS = {
     # 5: how it travels
     "net": 5,
     # 6: how people use it; the same meaning at scale
-    "client": 6, "embedded": 6, "remote": 6, "sync": 6, "sync_peers": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6, "demo": 6,
+    "client": 6, "embedded": 6, "remote": 6, "sync": 6, "sync_peers": 6, "cli": 6, "web": 6, "testing": 6, "spark": 6,
+    "demo": 6,
 }  # fmt: skip
 TOP = 6
 

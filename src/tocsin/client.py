@@ -106,12 +106,18 @@ class connect:
         try:
             from tocsin.remote import Credentials, RemoteBus, open_spool
         except ImportError as error:
+            if (error.name or "").partition(".")[0] == "tocsin":
+                raise  # not an extra that is missing, but a defect
             raise TocsinError(f"{error.name} is not installed", help="pip install 'tocsin[server]'") from None
         shown = Credentials(self._token, self._ca)
         spool = await asyncio.to_thread(open_spool, self._spool, self._spool_bytes) if self._spool is not None else None
         name = self._name if spool is None else self._name or spool.name
         remote = RemoteBus(self._url, name, self._patience, strict=self._strict, credentials=shown, spool=spool)
-        await remote.open()
+        try:
+            await remote.open()
+        except BaseException:  # also if it was cancelled: nothing may go on trying, or stay locked
+            await remote.close()
+            raise
         self._bus = cast("Bus", remote)
         return self._bus
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 import tocsin
-from tests.cli.processes import Node
+from tests.cli.processes import COMMAND, QUICK, Node
 from tests.unit.test_cli_journal import Here
 from tocsin.cli.places import ask, place_of
 
@@ -148,3 +150,21 @@ def test_several_of_one_name_at_once_all_succeed(node: Node) -> None:
         thread.join(60)
     assert not failed
     assert sorted(event.data["n"] for event in stored(node, "type = 'crowd'")) == [*range(8)]
+
+
+def test_ctrl_c_ends_a_stream_that_waits_for_its_next_line(node: Node) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "pub", "--lines", "waits.for-lines", "--url", node.url],
+        env=QUICK,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"1\n")
+        process.stdin.flush()
+        with tocsin.sync.connect(node.url) as bus:
+            sub = bus.subscribe("type = 'waits.for-lines'", past=tocsin.retained())
+            assert sub.next(timeout=30).event.data == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130  # stdin is open still
+        assert process.stderr is not None and b"Fatal" not in process.stderr.read()

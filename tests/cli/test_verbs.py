@@ -17,7 +17,7 @@ import tocsin
 from tests.cli.processes import Node, shim, started
 from tests.unit.test_cli_journal import Here
 from tocsin.cli.app import app
-from tocsin.cli.places import place_of
+from tocsin.cli.places import place_of, reached
 
 PAIR = "SEQ([type = 'first'] AS a, [type = 'then'] AS b) BY k"
 
@@ -195,6 +195,40 @@ def test_other_shells_have_scripts(here: Here) -> None:
     assert "compdef" in here("completion", "zsh")[1]
     assert json.loads(here("completion", "fish", "--json")[1])["script"].startswith("complete --command tocsin")
     assert here("completion", "cmd")[0] == 2
+
+
+# -- places
+
+
+@pytest.mark.parametrize(
+    "words", ["status x", "alerts", "cancel x", "consumers", "req x", "sub TRUE", "undefine x"], ids=str
+)
+def test_a_journal_that_is_not_there_is_not_made_by_a_slip_of_the_pen(words: str, here: Here, tmp_path: Path) -> None:
+    code, out, err = here(*words.split(), "--url", tmp_path / "slip.db", "--json")
+    assert (code, out) == (1, "")
+    assert json.loads(err)["error"] == "JournalError" and "slip.db" in json.loads(err)["message"]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("url", ["ws://[bad", "ws://a:99999", "ws://", f"ws://{'a' * 64}.b:1", "ws://a..b:1"])
+def test_an_address_that_is_none_is_told_at_once(url: str, here: Here) -> None:
+    code, out, err = here("status", "x", "--url", url, "--json")
+    assert (code, out) == (1, "")
+    assert json.loads(err)["error"] == "NetworkError"
+
+
+@pytest.mark.parametrize(
+    ("place", "said", "help"),
+    [
+        ("ws://a:1", "Connect call failed", "tocsin up"),
+        ("wss://a:1", "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "TOCSIN_CA"),
+        ("ws://a:1", "did not receive a valid HTTP response", "wss://"),
+    ],
+)
+def test_what_helps_to_reach_a_node(place: str, said: str, help: str) -> None:
+    with pytest.raises(tocsin.NetworkError) as raised, reached(place):
+        raise tocsin.NetworkError(f"{place} cannot be reached: {said}", field="url")
+    assert help in (raised.value.help or "")
 
 
 # -- bench

@@ -242,6 +242,17 @@ class JournalSuite:
         assert journal.append([event(2)], "v", 1) == [2]
         assert journal.append([event(2)], "v", 1) == [2]
 
+    def test_of_a_client_the_last_positions_are_known(self, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It numbers without end: what is kept of that must have one."""
+        monkeypatch.setattr(contract, "POSITIONS_KEPT", 3)
+        for n in range(1, 7):
+            for writer in (contract.CLIENT + "a", contract.CLIENT + "b", "w"):
+                assert submit(journal, event(f"{writer}{n}"), writer=writer, position=n).error is None
+        again = [submit(journal, writer=contract.CLIENT + "a", position=n) for n in range(1, 7)]
+        assert [type(each.error) for each in again[:3]] == [WriterError] * 3
+        assert [each.offsets for each in again[3:]] == [[10], [13], [16]]
+        assert submit(journal, writer="w", position=1).offsets == [3]
+
     def test_a_position_without_events_counts(self, journal: Journal) -> None:
         assert submit(journal, writer="w", position=1, state={"a": b"1"}).offsets == []
         assert submit(journal, event(1), writer="w", position=1, state={"a": b"2"}).offsets == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,20 @@ async def test_stream_that_ends_while_it_cannot_write_gives_everything_back(file
         again = await take(place.bus, await place.bus.subscribe("TRUE", consumer="lazy", order="journal"))
         assert 20 <= settled < 400
         assert [each.offset for each in again][0] == settled + 1
+
+
+async def test_stream_that_nobody_takes_is_ended_also_where_tcp_would_wait(
+    file_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT", raising=False)  # not every system has it
+    async with served(file_url, stuck=0.5) as place:
+        wire = await place.open()
+        wire.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        wire.send("GET", "/subscribe?consumer=lazy&past=retained", {})
+        await until(lambda: place.server.http.streams)
+        await place.bus.publish_many([event(str(n), data="x" * 60_000) for n in range(200)])
+        await until(lambda: not place.server.http.streams)
+        assert consumer(place, "lazy").counters["settled"] < 200
 
 
 async def test_last_event_id_resumes_behind_it_without_a_consumer() -> None:

@@ -136,6 +136,7 @@ async def test_page_health_and_nowhere() -> None:
         assert (await place.get("/health")).json == {"status": "ok", "head": 3, "sessions": 0}
         assert (await place.get("/nowhere")).error == (404, "ProtocolError")
         assert (await place.get("/events/")).error[0] in (404, 405)
+        assert (await place.get("/events/x")).json["message"] == "GET is not for /events/{id}"
         answer = await place.ask("PATCH", "/events")
         assert answer.error == (405, "ProtocolError") and answer.headers["allow"] == "GET, HEAD, POST"
         assert (await place.ask("HEAD", "/alerts")).status == 200

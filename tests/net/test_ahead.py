@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+import tocsin
 from tests.helpers import ack_all, event, heard, ids, notices, numbered, soon, take, testing
+from tests.proxy import proxy
+from tocsin.delivery.handles import Batch
+from tocsin.embedded import Bus
+from tocsin.errors import DeliveryError
 
 
 @asynccontextmanager
@@ -117,3 +125,103 @@ async def test_late_ack_counts_though_it_was_sent_again(clock: Any) -> None:
         await late.ack()
         assert await take(bus, sub) == []
         assert (await bus.status("1")).state == "settled"
+
+
+async def test_who_waits_in_the_nodes_own_process_gets_it_from_a_buffer_elsewhere(clock: Any) -> None:
+    """And the node goes on: such a wait neither spins nor sends what it asks for back and forth."""
+    async with remote(clock) as bus:
+        near = Bus(testing._node_of(bus), "near")
+        far = await bus.subscribe("TRUE", consumer="ops", max_in_flight=6)
+        await bus.publish_many(numbered(4))
+        await testing.settled(bus)  # all lie in the far one's buffer
+        here = await near.subscribe("TRUE", consumer="ops")
+        got = [await soon(here.next()) for _ in range(4)]
+        assert [d.attempt for d in got] == [1] * 4
+        other = await near.subscribe("data.n > 4", consumer="ops")  # what it waits for needs room in the same window
+        await bus.publish_many(numbered(4, first=5))
+        await testing.settled(bus)
+        rest = [await soon(each.next()) for each in (far, here)]
+        await ack_all(got + rest)
+        assert sorted([*ids(got + rest), *await heard(bus, far)], key=int) == [str(n) for n in range(1, 9)]
+        await other.close()
+        await near.close()
+
+
+async def test_what_was_claimed_again_in_vain_can_be_settled_by_itself(clock: Any) -> None:
+    async with remote(clock) as bus, proxy(bus._url) as way, tocsin.connect(way.url, name="line") as line:
+        near = Bus(testing._node_of(bus), "near")
+        sub = await line.subscribe("TRUE", consumer="ops")
+        await bus.publish_many(numbered(3))
+        mine = [await soon(sub.next()) for _ in range(3)]
+        here = await near.subscribe("TRUE", consumer="ops")
+        waiting = asyncio.ensure_future(here.next())
+        await asyncio.sleep(0)
+        way.snap()
+        lost = (await soon(waiting)).offset
+        with pytest.raises(DeliveryError):
+            await soon(Batch(sorted(mine, key=lambda each: each.offset == lost)).ack())
+        for each in mine:
+            if each.offset != lost:
+                await soon(each.ack())
+        await near.close()
+
+
+async def test_an_ack_that_was_cancelled_is_no_trouble_later(clock: Any) -> None:
+    troubles: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: troubles.append(context))
+    async with remote(clock) as bus, proxy(bus._url) as way:
+        async with tocsin.connect(way.url, name="line") as line:
+            sub = await line.subscribe("TRUE", consumer="ops")
+            await bus.publish_many(numbered(2))
+            mine = [await soon(sub.next()) for _ in range(2)]
+            way.cut()
+            while line._link.is_up:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+            for work in (mine[0].ack(), mine[1].term("why")):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(work, 0.01)
+            await line._link.close()
+        del sub, mine, line, work
+        gc.collect()
+        assert troubles == []
+
+
+async def test_closing_while_something_is_opened_says_so(clock: Any) -> None:
+    async with remote(clock) as bus, proxy(bus._url) as way, tocsin.connect(way.url, name="line") as line:
+        way.cut()
+        while line._link.is_up:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        opening = asyncio.ensure_future(line.subscribe("TRUE", consumer="ops"))
+        receipts = line.receipts()
+        await asyncio.sleep(0)
+        way.mend()
+        assert (await soon(opening)).consumer == "ops"
+        await line.publish(event("a", ack="receipt"))
+        way.stall()
+        opening = asyncio.ensure_future(line.subscribe("TRUE", consumer="more"))
+        await asyncio.sleep(0)
+        assert line._opening.exception() is None and receipts.poll() is None
+        await line.close()
+        with pytest.raises(tocsin.JournalError):
+            await opening
+        way.flow()
+
+
+@pytest.mark.parametrize("group", [None, "crew"])
+async def test_of_two_that_look_in_turn_one_finds_it(clock: Any, group: str | None) -> None:
+    async with remote(clock) as bus:
+        far = bus.as_user("far")
+        one = await bus.subscribe("TRUE", consumer="ops", group=group)
+        two = await far.subscribe("TRUE", consumer="more" if group else "ops", group=group)
+        await bus.publish(event("a"))
+        await testing.settled(bus)
+        turns = (two, one) if len(one.buffer) else (one, two)  # the first to look is the one that has nothing
+        found = []
+        for _ in range(5):
+            for each in turns:
+                found += [each.poll()]
+                await testing.settled(bus)
+        [got] = [each for each in found if each is not None]
+        await got.ack()
+        await bus.publish(event("b"))  # and who does not look again does not keep it
+        assert (await soon(two.next())).event.id == "b"

@@ -20,6 +20,7 @@ from tests.net.test_server import Raw, served, stranger
 from tests.proxy import Proxy, proxy
 from tests.security.keys import guarded
 from tocsin.errors import ConnectionLostError, ForbiddenError
+from tocsin.net import serve
 from tocsin.node import discovery
 from tocsin.peers.groups import Message
 
@@ -215,6 +216,26 @@ async def test_leaving_without_a_connection_does_not_wait() -> None:
         assert [each[1] for each in brief(bus.resources())] == ["back = 1"]
         with pytest.raises(tocsin.GroupError):
             await group.cast(1)
+
+
+@pytest.mark.parametrize("what", ["serve", "join"])
+async def test_leaving_while_it_is_opened_again_holds_up_nothing(file_url: str, what: str) -> None:
+    """A command that was overtaken by its end is answered too, or all that is opened again would wait for it."""
+    async with (
+        tocsin.connect(file_url) as node,
+        serve(node) as server,
+        proxy(server.url) as way,
+        tocsin.connect(way.url, name="ann") as ann,
+    ):
+        for _ in range(5):
+            opened = ann.serve("params", lambda request: 1) if what == "serve" else ann.join("line-7")
+            async with opened:
+                before = ann._link.generation
+                way.snap()
+                while ann._link.generation == before:  # noqa: ASYNC110 - nothing tells of it
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await soon(ann.publish(event("a")))
 
 
 async def test_what_a_member_missed_of_its_views_comes_first() -> None:
@@ -433,7 +454,7 @@ async def test_misuse() -> None:
 async def test_rights_hold_from_afar(tmp_path: Path) -> None:
     """With a real token: what it may do works as for everybody, what it may not is refused, and nothing is left."""
     rights = ("serve:open", "request:open", "join:open", "publish:open.")
-    async with guarded(tmp_path) as node, node.connect(node.token("a", *rights)) as a:
+    async with guarded(tmp_path) as node, node.connect(node.token("a", *rights), name="a") as a:
         for refused in (
             a.serve("secret", echo).__aenter__(),
             a.request("secret"),
@@ -510,7 +531,10 @@ async def test_coming_back_to_a_place_that_is_no_view() -> None:
 async def test_withdrawing_what_is_not_served_yet() -> None:
     async with served() as (bus, server), stranger(server.url, "a") as a:
         await a.say(op="serve", n=1, sub=1, resource="r")
-        assert (await a.ask(op="withdraw", n=2, sub=1))["op"] == "done"
+        overtaken = await a.ask(op="withdraw", n=2, sub=1)
+        assert (overtaken["op"], overtaken["re"]) == ("failed", 1), "every command is answered"
+        done = await a.hear()
+        assert (done["op"], done["re"]) == ("done", 2)
         with pytest.raises(tocsin.NoServer):
             await bus.request("r", timeout=5)
         assert (await a.ask(op="serve", n=3, sub=1, resource="r"))["op"] == "done", "the number is free again"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -54,7 +56,8 @@ class Raw:
 
 @asynccontextmanager
 async def stranger(url: str, name: str | None = "stranger") -> AsyncIterator[Raw]:
-    async with ws_connect(url + "/bus", subprotocols=["tocsin.1.json"], compression=None, max_size=None) as socket:  # type: ignore[list-item]
+    how: Any = {"subprotocols": ["tocsin.1.json"], "compression": None, "max_size": None, "close_timeout": 1}
+    async with ws_connect(url + "/bus", **how) as socket:
         raw = Raw(socket)
         if name is not None:
             assert (await raw.ask(op="hello", version=1, name=name))["op"] == "welcome"
@@ -160,6 +163,27 @@ async def test_who_does_not_read_holds_up_nobody() -> None:
         [session] = server.sessions
         await soon(session.ended())
         assert [each.open for each in await bus.consumers() if each.name == "lazy"] == [False]
+
+
+async def test_no_more_is_read_while_too_much_is_open() -> None:
+    go, asked = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Any) -> int:
+        asked.set()
+        await go.wait()
+        return 1
+
+    async with served(max_held=10_000) as (bus, server), stranger(server.url) as raw, bus.serve("slow", answer):
+        await raw.say(op="request", n=1, resource="slow", data="x" * 20_000, timeout=30)
+        await soon(asked.wait())
+        await raw.say(op="ping", n=2)
+        async with tocsin.connect(server.url) as other:  # nobody else notices
+            await other.publish(event("a"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await raw.socket.recv()
+        go.set()
+        assert [(await raw.hear())["op"] for _ in range(2)] == ["done", "pong"]
 
 
 async def test_newer_session_of_a_name_wins_and_the_older_is_told() -> None:
@@ -268,3 +292,20 @@ def test_answers_do_not_wait_for_more_to_send() -> None:
     """asyncio sets TCP_NODELAY on what a socket accepts only if the socket names its protocol."""
     with _listening("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
+
+
+async def test_a_part_of_ours_that_is_missing_is_no_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tocsin.remote", None)
+    with pytest.raises(ImportError, match=r"tocsin\.remote"):
+        await tocsin.connect("ws://127.0.0.1:1").__aenter__()
+    monkeypatch.setitem(sys.modules, "tocsin.remote", Lacking("tocsin.remote"))
+    with pytest.raises(tocsin.TocsinError, match="websockets is not installed") as raised:
+        await tocsin.connect("ws://127.0.0.1:1").__aenter__()
+    assert raised.value.help == "pip install 'tocsin[server]'"
+
+
+class Lacking(ModuleType):
+    """What `import` meets where an extra is missing."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ModuleNotFoundError("No module named 'websockets'", name="websockets")

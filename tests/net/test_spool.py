@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -156,6 +158,46 @@ async def test_group_that_was_sent_and_not_answered_is_stored_once_for_ever(tmp_
                 await asyncio.sleep(0.01)
             assert bus.spooled == 0
             assert (await bus.publish(event("last"))).offset == first[-1].offset + 11
+
+
+async def test_what_could_never_be_sent_is_refused_not_spooled(tmp_path: Path) -> None:
+    large = [event(str(n), data="x" * 1_000_000) for n in range(17)]
+    async with tocsin.connect(NOWHERE, spool=tmp_path) as bus:
+        with pytest.raises(tocsin.ProtocolError, match="one frame"):
+            await bus.publish_many(large)
+        assert bus.spooled == 0
+        await bus.publish_many(large[:16])
+        assert bus.spooled == 16
+
+
+async def test_connecting_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Neither a lock on the spool nor somebody who goes on trying."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        before = asyncio.all_tasks()
+        for spool in (None, tmp_path):
+            with pytest.raises(TimeoutError):
+                async with (
+                    asyncio.timeout(0.05),
+                    tocsin.connect(f"ws://127.0.0.1:{silent.getsockname()[1]}", spool=spool),
+                ):
+                    raise AssertionError
+        assert asyncio.all_tasks() == before
+    Spool(tmp_path).close()
+
+
+async def test_spool_that_is_damaged_while_in_use_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with plant() as (node, url):
+        async with tocsin.connect(NOWHERE, spool=tmp_path) as bus:
+            await bus.publish(event("a"))
+        with sqlite3.connect(tmp_path / "spool.db") as file:
+            file.execute("UPDATE waiting SET events = x'c1'")
+        file.close()
+        async with tocsin.connect(url, spool=tmp_path) as bus:
+            while "damaged" not in caplog.text:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+            assert (await bus.publish(event("b"))).offset is None  # behind it
+            assert bus.spooled == 2
+        assert await stored(node) == []
 
 
 def test_groups_keep_order_and_bounds(tmp_path: Path) -> None:

@@ -360,3 +360,17 @@ async def test_two_programs_may_share_a_token_and_cancel_what_either_published(t
             async with node.connect(node.token("others", "publish:*", "subscribe:*")) as other:
                 with pytest.raises(tocsin.CancelError):
                     await other.cancel(second.id)
+
+
+async def test_definitions_made_of_what_may_not_be_heard_are_neither_shown_nor_touched(tmp_path: Path) -> None:
+    async with guarded(tmp_path, listens=False) as node:
+        await node.bus.define("plant.alarm", "SEQ([type = 'secret.code'], [type = 'machine.value'])")
+        await node.bus.define("plant.stop", "SEQ([type = 'machine.value'], [type = 'machine.end'])")
+        caller = node.caller("ops", "define:plant.", "subscribe:plant.", "subscribe:machine.")
+        assert [each.name for each in await caller.bus.definitions()] == ["plant.stop"]
+        with pytest.raises(ForbiddenError):
+            await caller.bus.undefine("plant.alarm")
+        with pytest.raises(ForbiddenError):
+            await caller.bus.define("plant.alarm", "[type = 'machine.value']", replace=True)
+        await caller.bus.undefine("plant.stop")
+        assert [each.name for each in await node.bus.definitions()] == ["plant.alarm"]

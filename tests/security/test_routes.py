@@ -14,7 +14,8 @@ from pathlib import Path
 from starlette.routing import Route, WebSocketRoute
 
 import tocsin
-from tests.helpers import event
+from tests.helpers import event, soon
+from tests.http.support import until
 from tests.security.keys import Guarded, guarded, http, stranger
 from tocsin.security.limits import Allowance
 
@@ -185,6 +186,39 @@ async def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
             await reader.read()  # to its end
         writer.close()
         assert node.bus._node.mailboxes == {}
+
+
+async def test_what_a_revoked_token_has_begun_is_not_finished(tmp_path: Path) -> None:
+    """A body may drip in for minutes, and an answer may take as long."""
+    async with guarded(tmp_path) as node:
+        token = node.token("line", "publish:*", "request:*")
+        host, _, port = node.url.rpartition("//")[2].partition(":")
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def serve(request: tocsin.Request) -> str:
+            asked.set()
+            await answer.wait()
+            return "4711"
+
+        async with node.bus.serve("params", serve):
+            waiting = asyncio.create_task(http(node.url + "/requests/params", "POST", token, body=1))
+            await soon(asked.wait())
+            reader, writer = await asyncio.open_connection(host, int(port))
+            body = json.dumps({**CLOUD, "id": "late"}).encode()
+            head = f"authorization: Bearer {token}\r\ncontent-type: application/cloudevents+json"
+            writer.write(f"POST /events HTTP/1.1\r\nhost: a\r\n{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode())
+            writer.write(body[:9])
+            await until(lambda: node.server.http.bodies.held > 0)
+            node.store.revoke("line")
+            node.server.gate.look()
+            writer.write(body[9:])
+            assert b"401 Unauthorized" in await soon(reader.readuntil(b"\r\n"))
+            writer.close()
+            answer.set()
+            status, _, said = await soon(waiting)
+            assert status == 401 and b"4711" not in said
+        status, _, _ = await http(node.url + "/events/late/status", token=node.token("admin", "admin"))
+        assert status == 404
 
 
 async def test_callers_of_requests_go_out_again(tmp_path: Path) -> None:

@@ -253,6 +253,27 @@ async def test_rates_hold_over_all_connections_of_a_token(tmp_path: Path) -> Non
         assert len(await node.refused()) == 2
 
 
+async def test_to_join_and_to_serve_are_calls(tmp_path: Path) -> None:
+    """Both are written to the journal: without a bound a disk could be filled by them."""
+    async with guarded(tmp_path) as node:
+        token = node.token("line", "join:*", "serve:*", limits=Allowance(calls=2))
+        async with node.connect(token) as bus:
+            for _ in range(2):
+                async with bus.join("group"):
+                    pass
+            with pytest.raises(tocsin.OverloadError, match="2 calls a second"):
+                await bus.join("group").__aenter__()
+            with pytest.raises(tocsin.OverloadError, match="2 calls a second"):
+                await bus.serve("params", anything).__aenter__()
+            node.clock.advance(1)
+            async with bus.serve("params", anything):
+                pass
+
+
+async def anything(request: tocsin.Request) -> None:
+    return None
+
+
 async def test_bytes_and_sizes(tmp_path: Path) -> None:
     async with guarded(tmp_path) as node:
         token = node.token("a", "publish:*", limits=Allowance(bytes=2000, event_size=1000))

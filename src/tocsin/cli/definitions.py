@@ -90,6 +90,7 @@ def define(
             name, text, parameter_context, placement, bound, semantics=semantics, replace=replace, max_open=max_open
         ),
         token=token,
+        makes=True,
     )
     for warning in made.warnings:
         warn(warning)
@@ -98,10 +99,7 @@ def define(
 
 def undefine(context: typer.Context, name: Name, url: Url = "", token: Token = "", as_json: AsJson = False) -> None:
     """Remove a definition, and what it alone has half detected."""
-    place = place_of(url)
-    if not is_remote(place):
-        reader_of(place).close()  # a journal that is not there is not made for this
-    ask(place, lambda bus: bus.undefine(name), token=token)
+    ask(place_of(url), lambda bus: bus.undefine(name), token=token)
     show({"undefined": name}, [f"{name} is not looked for any more"], wants_json(context, as_json))
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "Token",
     "Url",
     "ask",
+    "check_there",
     "is_remote",
     "journal_path",
     "options_of",
@@ -118,10 +119,16 @@ def reached(place: str) -> Iterator[None]:
         nobody = "Connect call failed" in error.message
         message = f"nobody listens at {place}" if nobody else error.message
         help = "start one: tocsin up; or say where it is: --url ws://host:8420"
+        if "CERTIFICATE_VERIFY_FAILED" in message:
+            help = "if the node has a certificate of its own, say where a copy is: TOCSIN_CA=node.pem"
+        elif "valid HTTP response" in message and place.startswith("ws:"):
+            help = "if it speaks TLS, say wss:// instead of ws://"
         raise NetworkError(message, field="url", help=help) from None
 
 
-def ask(place: str, work: Callable[[sync.Bus], T], *, token: str = "", name: str | None = None) -> T:
+def ask(
+    place: str, work: Callable[[sync.Bus], T], *, token: str = "", name: str | None = None, makes: bool = False
+) -> T:
     """Open a place and do something there; returns what `work` returns.
 
     Args:
@@ -129,7 +136,10 @@ def ask(place: str, work: Callable[[sync.Bus], T], *, token: str = "", name: str
         work: what to do; it is repeated if another command of this name came between.
         token: shown to the node.
         name: who you are; None: nobody in particular.
+        makes: is a journal that is not there made? It would answer a slip of the pen with nothing.
     """
+    if not makes:
+        check_there(place)
     for attempt in range(_ATTEMPTS):
         try:
             with reached(place), sync.connect(place, name=name, **options_of(token)) as bus:
@@ -151,6 +161,16 @@ def journal_path(place: str, hint: str = "FILE") -> str:
         return file_path(place)
     except JournalError as error:
         raise typer.BadParameter(f"{error.message}; give a path or file:path", param_hint=hint) from None
+
+
+def check_there(place: str) -> None:
+    """Is there a journal, if that is what the place names?
+
+    Raises:
+        JournalError: no.
+    """
+    if not is_remote(place):
+        reader_of(place).close()
 
 
 def reader_of(place: str) -> Reader:

@@ -6,11 +6,12 @@ batches. A line that cannot be read ends it; all lines before it are published, 
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -97,7 +98,7 @@ def pub(
             raise typer.BadParameter("every line has its own", param_hint="DATA" if data is not None else "--id")
         stream = _Stream(_reader(type, options))
         with progress("publishing", unit="events", visible=not sys.stdin.isatty()) as stream.told:
-            ask(place, stream.publish, token=token, name=me)
+            ask(place, stream.publish, token=token, name=me, makes=True)
         show(
             {"events": stream.done, "offset": stream.offset},
             [f"{stream.done:,} events published" + (f", the last at offset {stream.offset:,}" if stream.done else "")],
@@ -111,7 +112,7 @@ def pub(
     if id is not None:
         options["id"] = id
     event = Event(type, data=given.data(data, content_type), **options)
-    stored = ask(place, lambda bus: bus.publish(event), token=token, name=me)
+    stored = ask(place, lambda bus: bus.publish(event), token=token, name=me, makes=True)
     answer = {"id": stored.id, "offset": stored.offset, "type": event.type, "source": event.source}
     show(answer, [f"{event.type} published: id {stored.id}, offset {stored.offset:,}"], is_json)
 
@@ -171,10 +172,18 @@ class _Stream:
                 return
 
 
+def _stdin() -> BinaryIO:
+    """Stdin, under a name of our own: Python aborts if at its end a thread still waits for `sys.stdin` itself."""
+    try:
+        return os.fdopen(sys.stdin.fileno(), "rb", closefd=False)
+    except OSError:  # it is none of the system's
+        return sys.stdin.buffer
+
+
 def _batches() -> Iterator[list[bytes]]:
     """Lines of stdin: those that are there, at least one, at most `BATCH`."""
     waiting: queue.Queue[bytes | None] = queue.Queue(4 * BATCH)
-    stdin = sys.stdin.buffer
+    stdin = _stdin()
 
     def read() -> None:
         for line in stdin:

@@ -24,7 +24,7 @@ from rich.console import Console
 
 from tocsin import client, cloudevents
 from tocsin.cli.output import AsJson, examples, wants_json, warn
-from tocsin.cli.places import Token, Url, options_of, place_of, reached
+from tocsin.cli.places import Token, Url, check_there, options_of, place_of, reached
 from tocsin.cli.shown import event_data, event_line, event_text
 from tocsin.delivery.handles import ClosedError, Delivery
 from tocsin.errors import DeliveryError, NetworkError, TocsinError
@@ -102,6 +102,7 @@ def sub(
     }
     write = _writer(Format.JSON if wants_json(context, as_json) else format)
     place = place_of(url)
+    check_there(place)
     quiet = not sys.stderr.isatty() or not sys.stdout.isatty()
     greeting = None if quiet else f"listening at {place}; Ctrl-C ends it"
     _tell_of_losses()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ __all__ = ["DATA", "Data", "register", "up"]
 
 DATA = "tocsin-data"
 JOURNAL = "journal.db"
+ANYWHERE = ("0.0.0.0", "::")  # to listen on, not to speak to
 Data = Annotated[
     Path,
     typer.Option(
@@ -68,7 +70,10 @@ def up(
     is_json = wants_json(context, as_json)
     journal = data / JOURNAL
     tls = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise typer.BadParameter(f"{data} is a file; name a directory", param_hint="--data") from None
     _log_to_stderr()
     try:
         from tocsin.net.process import as_process
@@ -80,7 +85,7 @@ def up(
 
     def ready(server: Any) -> None:
         value = {"url": server.url, "data": str(data.resolve()), "pid": os.getpid()}
-        show(value, _lines(server.url, journal, server.node.head), is_json)
+        show(value, _lines(server.url, host, journal, server.node.head), is_json)
 
     try:
         opening = client.connect(f"file:{journal}", name="node")
@@ -96,8 +101,9 @@ def up(
     return 0
 
 
-def _lines(url: str, journal: Path, head: int) -> list[str]:
-    where = "" if url == NODE else f" --url {url}"
+def _lines(url: str, host: str, journal: Path, head: int) -> list[str]:
+    reached = url.replace(host, socket.gethostname(), 1) if host in ANYWHERE else url
+    where = "" if url == NODE else f" --url {reached}"
     return [
         f"Tocsin listens at {url}; its journal is {journal} ({head:,} events so far). Ctrl-C ends it.",
         f"""In another terminal:     tocsin sub "value > 9" --past 10{where}""",

@@ -7,7 +7,8 @@ found without reading the backlog.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from time import perf_counter
+from typing import Final, NamedTuple
 
 from tocsin.delivery.lane import ANY_LEVEL, CAPACITY, Lane
 from tocsin.delivery.mailbox import Mailbox
@@ -16,6 +17,8 @@ from tocsin.journal.contract import Journal
 from tocsin.model import Event
 
 __all__ = ["Found", "apply", "look", "sift"]
+
+_TURN: Final = 0.005  # seconds that one look among events in memory may keep the node from everything else
 
 
 class Found(NamedTuple):
@@ -39,10 +42,20 @@ def look(journal: Journal, lane: Lane, levels: list[int], first: int, head: int)
 
 
 def sift(lane: Lane, levels: list[int], events: list[Event]) -> Found:
-    """Look for the lane's events among consecutive ones that are in memory already."""
+    """Look for the lane's events among consecutive ones that are in memory already: as many as there is time for.
+
+    It runs on the node's own thread, and a filter may be dear; at least one event is looked at.
+    """
     every = ANY_LEVEL in levels
-    matches = [event for event in events if (every or event.priority in levels) and lane.matches(event)]
-    return Found(matches, events[-1].offset or 0, levels)
+    matches: list[Event] = []
+    last, until = 0, perf_counter() + _TURN
+    for event in events:
+        if (every or event.priority in levels) and lane.matches(event):
+            matches.append(event)
+        last = event.offset or 0
+        if perf_counter() > until:
+            break
+    return Found(matches, last, levels)
 
 
 def apply(mailbox: Mailbox, lane: Lane, found: Found, head: int) -> None:

@@ -10,7 +10,7 @@ Promised
       events, is not stored again: its first offset is the answer. Never more than `DEDUP_MOST` ids are remembered, and
       none of what was trimmed.
     - A writer's position that was stored once is answered from what is stored, for ever, and nothing else of the
-      request is done; positions of one writer grow.
+      request is done; positions of one writer grow. Of a client (`CLIENT`) the last `POSITIONS_KEPT` are.
     - A request that cannot be stored fails alone; a failed commit leaves the journal as it was, and usable.
     - `listeners` hear of every commit in the order of offsets, before its requests are done, on the committing thread.
       They may submit, not wait (`append`) or close; one that raises is logged and stops nothing.
@@ -36,6 +36,7 @@ from tocsin.model import Event
 
 __all__ = [
     "CANCELLED",
+    "CLIENT",
     "DEDUP_LEAST",
     "DEDUP_MOST",
     "DEDUP_SECONDS",
@@ -43,6 +44,7 @@ __all__ = [
     "Committed",
     "Journal",
     "Note",
+    "POSITIONS_KEPT",
     "Request",
 ]
 
@@ -51,6 +53,9 @@ DEDUP_LEAST = 100_000
 DEDUP_MOST = 1_000_000
 CANCELLED = "cancelled/"
 """How the names of state begin that say which offsets a node has cancelled; the offset follows."""
+CLIENT = "client/"
+"""How the names of writers begin that are clients, who number without end and repeat only what was not answered."""
+POSITIONS_KEPT = 1000
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):

@@ -244,7 +244,10 @@ class MemoryJournal:
             self._head += len(rows)
             self._offset_of.update(fresh)
         if writer is not None and position is not None:
-            self._writers.setdefault(writer, {})[position] = list(offsets)
+            kept = self._writers.setdefault(writer, {})
+            kept[position] = list(offsets)
+            if writer.startswith(contract.CLIENT) and len(kept) > contract.POSITIONS_KEPT:
+                del kept[min(kept)]
         for name, value in request.state.items():
             if value is None:
                 self._state.pop(name, None)

@@ -27,6 +27,10 @@ from tocsin.journal.reader import head_of, meta_of
 __all__ = ["Store"]
 
 _INSERT = "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_FORGET = """
+    DELETE FROM writers WHERE name = ? AND position <=
+        (SELECT position FROM writers WHERE name = ? ORDER BY position DESC LIMIT 1 OFFSET ?)
+"""
 _LOG_PAGES = 4_000
 """Pages in the log before it is copied into the file: 16 MiB, which is still small and makes copying rare."""
 _LOG_MOST = 64 << 20
@@ -102,6 +106,8 @@ class Store:
                 db.executemany("INSERT INTO notes VALUES (?, ?, ?, ?)", [astuple(note) for note in draft.notes])
             for (writer, position), offsets in draft.writers.items():
                 db.execute("INSERT INTO writers VALUES (?, ?, ?)", (writer, position, pack_offsets(offsets)))
+                if writer.startswith(contract.CLIENT):  # else it would grow for ever
+                    db.execute(_FORGET, (writer, writer, contract.POSITIONS_KEPT))
 
     def highest(self, writer: str) -> int | None:
         """A writer's newest position; None if it has none."""

@@ -5,8 +5,8 @@ stretch of events around it is made, since its neighbours will be asked for next
 has made already is lent to the window until it is asked for once.
 
 Promised: `get` gives the event of an offset, from wherever it is, or None if the journal does not keep it. Memory is
-bounded: the newest events by `max_bytes`, stretches, blocks and lent events each by a quarter of it (one stretch and one
-block are always kept).
+bounded: the newest events by `max_bytes`, stretches, blocks and lent events each by a quarter of it (one stretch and
+one block are always kept).
 Safe in any thread; a look into the window takes no lock.
 Not promised: exact bytes. Sizes of events are estimated from their contents, a little high.
 """

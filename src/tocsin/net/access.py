@@ -89,6 +89,15 @@ class Caller:
         else:
             self._watchers.append(callback)
 
+    def check_welcome(self) -> None:
+        """Is it still welcome? To be asked after a wait for what a stranger can draw out.
+
+        Raises:
+            UnauthorizedError: no.
+        """
+        if self._end is not None:
+            raise self._end
+
     @property
     def is_gone(self) -> bool:
         """Has it gone out?"""

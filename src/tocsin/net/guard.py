@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tocsin.composite.builder import Pattern, text_of
 from tocsin.composite.detector import SOURCE
-from tocsin.composite.expression import leaves
+from tocsin.composite.expression import Definition, leaves
 from tocsin.composite.language import parse
 from tocsin.delivery.mailbox import Mailbox
 from tocsin.errors import ConsumerError, FilterError, ForbiddenError, UnknownEventError
@@ -28,6 +28,7 @@ from tocsin.journal.rows import to_row
 from tocsin.model import Event
 from tocsin.node import alerts, discovery
 from tocsin.node import consumers as consumers_module
+from tocsin.node.definitions import DefinitionInfo
 from tocsin.node.discovery import Changes
 from tocsin.node.pipeline import Batch
 from tocsin.peers.advertisements import Change
@@ -190,33 +191,52 @@ class Guard:
         """See `Bus.define`. Of all events it is made of, the types must be within the scope."""
         self._may("define", name)
         definition = parse(name, text_of(text), context, more.get("semantics", "detection"))
-        for leaf in leaves(definition.expression):
-            if leaf.definition is not None:
-                self._check_types(self._rights.allow("subscribe", leaf.definition), leaf.definition)
-            elif leaf.filter is not None:
-                asked = Filter(leaf.filter, limits=self._caller.filter_limits)
-                types = self._scope.types
-                self._check_types(not self._scope.is_empty and (types is None or types.covers(asked)), leaf.filter)
-        return await self._bus.define(name, text, context, *rest, **more)
-
-    def _check_types(self, is_allowed: bool, what: str) -> None:
-        if not is_allowed:
+        if (what := self._foreign(definition)) is not None:
             raise self._refused(
                 f"[{what[:200]}] may be events that you may not subscribe to",
                 "scope",
                 "say which types it is made of: [type = 'machine.value' AND …]",
             )
+        if more.get("replace"):
+            await self._check_own(name)
+        return await self._bus.define(name, text, context, *rest, **more)
+
+    def _foreign(self, definition: Definition) -> str | None:
+        """What of a definition may be events outside the scope; None: nothing."""
+        types = self._scope.types
+        for leaf in leaves(definition.expression):
+            if leaf.definition is not None and not self._rights.allow("subscribe", leaf.definition):
+                return leaf.definition
+            if leaf.filter is not None:
+                asked = Filter(leaf.filter, limits=self._caller.filter_limits)
+                if self._scope.is_empty or (types is not None and not types.covers(asked)):
+                    return leaf.filter
+        return None
+
+    async def _check_own(self, name: str) -> None:
+        """Refuse to touch a definition whose text one may not see."""
+        found = {each.name: each for each in await self._bus.definitions()}.get(name)
+        if found is not None and not self._may_read(found):
+            raise self._refused(f"definition {name!r} is made of events that you may not subscribe to", "scope")
+
+    def _may_read(self, info: DefinitionInfo) -> bool:
+        if not any(self._rights.allow(verb, info.name) for verb in ("subscribe", "define")):
+            return False
+        try:
+            return self._foreign(parse(info.name, info.text, info.context, info.semantics)) is None
+        except FilterError:  # larger than its own filters may be
+            return False
 
     async def undefine(self, name: str) -> None:
         """See `Bus.undefine`."""
         self._may("define", name)
+        await self._check_own(name)
         await self._bus.undefine(name)
 
     async def definitions(self) -> Any:
-        """See `Bus.definitions`: those whose events may be heard, or that one may change."""
+        """See `Bus.definitions`: those made of types within the scope whose events may be heard, or changed."""
         self._caller.spend_call()
-        found = await self._bus.definitions()
-        return [each for each in found if any(self._rights.allow(verb, each.name) for verb in ("subscribe", "define"))]
+        return [each for each in await self._bus.definitions() if self._may_read(each)]
 
     async def explain(self, id: str) -> Any:
         """See `Bus.explain`. All events it is made of must be within the scope."""

@@ -71,6 +71,7 @@ class PeerStreams:
     async def serve(self, frame: frames.Serve) -> Raw:
         """Let a client answer requests for a resource."""
         self._streams.check_number(frame.sub)
+        self._caller.spend_call()
         self._caller.check("serve", check_name(frame.resource))
         pump = _Server(self._session, frame.resource, frame.sub, self._streams)
         await requests.serve(self._session, pump.server)
@@ -103,6 +104,7 @@ class PeerStreams:
     async def join(self, frame: frames.Join) -> Raw:
         """Let a client be a member of a group."""
         self._streams.check_number(frame.sub, frame.credit)
+        self._caller.spend_call()
         self._caller.check("join", check_name(frame.group, "group"))
         group = Group(self._session, frame.group, frame.after, frame.view)
         await group.__aenter__()

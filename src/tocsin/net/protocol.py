@@ -45,6 +45,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes in an event's payload."""
     max_open: int = 10_000
     """Commands that wait for their answer."""
+    max_held: int = 32 * 1024 * 1024
+    """Bytes of commands that wait for their answer before no more is read."""
     max_subscriptions: int = 1_000
     """Subscriptions and watches that are open."""
     max_credit: int = 10_000

@@ -284,6 +284,11 @@ class SubscriptionPump:
         Raises:
             DeliveryError: it went to somebody else meanwhile.
         """
+        in_hand = self.handle.mailbox.flying.get(offset)
+        if in_hand is not None and not in_hand.lent and in_hand.attempt == attempt:
+            for number, mine in self._out.items():  # it was claimed before, and then another of the same batch was not
+                if mine.item is in_hand and mine.attempt == attempt:
+                    return number
         delivery = self._node.post.found_again(self.handle, offset, attempt)
         self.tell_recalled()
         if delivery is None:

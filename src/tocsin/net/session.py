@@ -24,6 +24,7 @@ from tocsin.errors import (
     TocsinError,
     UnauthorizedError,
 )
+from tocsin.journal.contract import CLIENT
 from tocsin.journal.rows import to_row
 from tocsin.net import frames
 from tocsin.net.access import Caller
@@ -94,6 +95,7 @@ class Session:
         self._peers: Any = None
         self._commands: dict[type, Callable[[Any], Coroutine[Any, Any, Raw]]] = {}
         self._open: set[asyncio.Task[None]] = set()
+        self._size = self._held = 0  # bytes: of the last frame, of commands that are open
         self._asking: dict[int, asyncio.Task[None]] = {}  # requests that may be dropped
         self._heard = self._loop.time()
         self._leaving: asyncio.Future[_Leave] = self._loop.create_future()
@@ -147,11 +149,14 @@ class Session:
         try:
             if self._streams is not None:
                 self._streams.stop()  # nothing of what follows is told: the connection has ended, not what it had open
-                await self._bus._session.end(crashed=not self._clean and not draining)
-                await self._streams.close_all()
+                try:
+                    await self._bus._session.end(crashed=not self._clean and not draining)
+                finally:
+                    await self._streams.close_all()
         except TocsinError as error:  # the disk is full, say
             _log.error("the end of a session is not stored: %s", error)
-        self._ended.set_result(None)
+        finally:
+            self._ended.set_result(None)  # a newer session of the name waits for it
         if leave.error is not None:
             self._outgoing.put(frames.Failed(to_wire(leave.error)))
         if not draining:
@@ -182,6 +187,9 @@ class Session:
                 self._clean = True
                 return
             self._handle(frame)
+            while self._held > self.limits.max_held:  # it is not read faster than it can be stored
+                await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+                self._heard = self._loop.time()
 
     async def _next(self) -> frames.ClientFrame | None:
         try:
@@ -194,6 +202,7 @@ class Session:
         self._heard = self._loop.time()
         if message is None:
             return None
+        self._size = len(message)
         if len(message) > self.limits.max_frame:
             raise ProtocolError(f"a frame has {len(message):,} bytes", help=f"send up to {self.limits.max_frame:,}")
         return self._codec.from_client(message)
@@ -280,15 +289,17 @@ class Session:
             return
         task = self._loop.create_task(self._answered(n, work))
         self._open.add(task)
-        task.add_done_callback(partial(self._is_done, work))
+        self._held += self._size
+        task.add_done_callback(partial(self._is_done, work, self._size))
         if isinstance(frame, frames.Opening):
-            self._streams.begin(frame.sub, task)
+            self._streams.begin(frame.sub, frame.n, task)
         elif isinstance(frame, frames.Request):
             self._asking[frame.n] = task
             task.add_done_callback(partial(self._answered_request, frame.n))
 
-    def _is_done(self, work: Coroutine[Any, Any, Raw], task: asyncio.Task[None]) -> None:
+    def _is_done(self, work: Coroutine[Any, Any, Raw], size: int, task: asyncio.Task[None]) -> None:
         self._open.discard(task)
+        self._held -= size
         work.close()  # it may have been cancelled before it began
 
     def _answered_request(self, n: int, task: asyncio.Task[None]) -> None:
@@ -318,7 +329,7 @@ class Session:
             return self._codec.value(await self._bus.publish_many(events))
         if frame.position is None or not 0 < len(frame.writer) <= _LONGEST_WRITER:
             raise ProtocolError("a writer and a position go together", field="writer", help="give both, or neither")
-        batch = Batch(f"client/{frame.writer}", frame.position)  # never the name of a writer of the node's own
+        batch = Batch(CLIENT + frame.writer, frame.position)  # never the name of a writer of the node's own
         return self._codec.value(await self._bus._publish_batch(events, batch))
 
     async def _call(self, frame: frames.Call) -> Raw:

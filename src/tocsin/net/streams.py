@@ -14,6 +14,7 @@ from msgspec import Raw
 from tocsin.errors import ConsumerError, DeliveryError, OverloadError, ProtocolError
 from tocsin.journal import bounds
 from tocsin.net import frames
+from tocsin.net.faults import to_wire
 from tocsin.net.outgoing import Outgoing
 from tocsin.net.protocol import Codec, Limits
 from tocsin.net.pumps import Pump, ReceiptsPump, SubscriptionPump
@@ -42,15 +43,18 @@ class Streams:
         self._node, self.bus, self.outgoing, self.codec, self._limits = node, bus, outgoing, codec, limits
         self._pumps: dict[int, Pump] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}  # what is not open yet
+        self._asked: dict[asyncio.Task[None], int] = {}  # the numbers of those commands
         self._is_pushing = self._stopped = False
         self._loop = asyncio.get_running_loop()
 
     # -- opening and closing
 
-    def begin(self, sub: int, task: asyncio.Task[None]) -> None:
-        """Something is being opened by a task."""
+    def begin(self, sub: int, n: int, task: asyncio.Task[None]) -> None:
+        """Something is being opened by a task, at the command `n`."""
         if sub not in self._opening or self._opening[sub].done():
             self._opening[sub] = task
+            self._asked[task] = n
+            task.add_done_callback(self._asked.pop)
 
     def check_number(self, sub: int, credit: int = 0) -> None:
         """Refuse a number that is in use, or more than may be open.
@@ -85,8 +89,12 @@ class Streams:
         """Close whatever has a number; what is not open is closed."""
         opening = self._opening.pop(frame.sub, None)
         if opening is not None and not opening.done():  # it is not wanted any more
+            n = self._asked[opening]
             opening.cancel()
             await asyncio.gather(opening, return_exceptions=True)
+            if opening.cancelled():  # every command is answered: who has said both may wait for both
+                error = ProtocolError("it was closed before it was open", field="sub")
+                self.outgoing.put(frames.Failed(to_wire(error), n))
         pump = self._pumps.get(frame.sub)
         if isinstance(pump, SubscriptionPump):
             await pump.close(undo=isinstance(frame, frames.Close) and frame.undo)
@@ -99,9 +107,11 @@ class Streams:
         self._stopped = True
 
     async def close_all(self) -> None:
-        """Close everything."""
-        for pump in list(self._pumps.values()):
-            await pump.close()
+        """Close everything, also if some of it cannot be stored; raises the first reason."""
+        ends = [await asyncio.gather(pump.close(), return_exceptions=True) for pump in list(self._pumps.values())]
+        for [error] in ends:
+            if error is not None:
+                raise error
 
     # -- subscriptions and watches
 

@@ -51,8 +51,9 @@ class PostOffice:
             node.keeper.later(mailbox)
             return [Delivery(handle, _spoken(mailbox.notices.take(handle.member if handle.lends else None)), None)]
         is_group = mailbox.options.group is not None
-        if is_group and not self._is_turn_of(handle):
+        if mailbox.handles > 1 and not self._is_turn_of(handle):
             return []
+        asked = len(mailbox.asked)
         items = mailbox.take_many(
             1 if is_group else most,
             lane,
@@ -68,12 +69,12 @@ class PostOffice:
         if not items:
             if mailbox.handles > 1 and handle.is_eager:
                 self._ask_back(handle)
-            if mailbox.asked:
+            if len(mailbox.asked) > asked:  # only then: who waits here is woken too, and would ask for ever
                 node.ring_later()
                 node.lanes.wake_all(mailbox)
             return []
-        if is_group:
-            node.lanes.wake(key)  # somebody may have waited for this one's turn
+        if is_group or (mailbox.handles > 1 and not handle.lends):
+            node.lanes.wake_all(mailbox)  # somebody may have waited for this one's turn
         deliveries = [self._delivery(handle, item.event, item) for item in items if item.event is not None]
         node.ring_later()
         if not handle.lends:
@@ -195,11 +196,17 @@ class PostOffice:
     def _is_turn_of(self, handle: Subscription) -> bool:
         """In a group: does nobody who waits have fewer in flight?
 
-        What is only taken ahead is nobody's turn while somebody waits for the next.
+        What is only taken ahead is nobody's turn while somebody waits for the next. Else what was asked back for a
+        handle of this process, which takes it a moment later, would be lent again at once, and so for ever.
         """
         mailbox = handle.mailbox
         in_flight, eager = mailbox.in_flight_of, handle.is_eager
         mine = in_flight.get(handle.consumer, 0)
+        for lane in mailbox.lanes.values() if not eager else ():
+            if lane is not handle.lane and any(lane.queues):
+                others = self._node.lanes.handles_of(mailbox, lane)
+                if any(other.has_waiting and not mailbox.has_no_room(other.consumer) for other in others):
+                    return False
         for other in self._node.lanes.handles_of(mailbox, handle.lane):
             if other is handle or not (other.has_waiting or (other.waits and not eager)):
                 continue
@@ -376,7 +383,7 @@ class PostOffice:
 
     def step_back(self, handle: Subscription) -> None:
         """See `handles.Post`."""
-        self._node.lanes.wake(key_of(handle.mailbox, handle.lane.id))
+        self._node.lanes.wake_all(handle.mailbox)
 
 
 def _spoken(notice: Notice) -> Event:

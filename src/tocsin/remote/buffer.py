@@ -64,6 +64,10 @@ class Buffer:
         """One is not to be handed out; was it here?"""
         return self._held.pop(number, None) is not None
 
+    def offset(self, number: int) -> int:
+        """Of one that waits; 0: it does not."""
+        return self._held[number].offset if number in self._held else 0
+
     def offsets(self) -> list[int]:
         """Of all that wait."""
         return [delivery.offset for delivery in self._held.values()]

@@ -113,9 +113,7 @@ class RemoteBus(PeerVerbs):
             self._forwarder = Forwarder(self._link, self._spool)
             await self._link.begin()
             if self._link.error is not None:
-                error = self._link.error
-                await self.close()
-                raise error
+                raise self._link.error
         self._family[self.name] = self
 
     @property
@@ -141,8 +139,8 @@ class RemoteBus(PeerVerbs):
         """On a new connection: be what was lost with the old one."""
         await self._peers.resume()
         await self._desk.resume()
-        if self._receipts is not None:
-            await self._receipts.open(again=True)
+        if self._receipts is not None and self._receipts.is_open:  # else who opens them asks
+            await self._receipts.resume()
 
     def _hear(self, frame: frames.ServerFrame) -> None:
         if self._peers.hear(frame) or self._desk.hear(frame):

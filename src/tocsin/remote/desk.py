@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -53,7 +54,7 @@ class Desk:
         try:
             raw = await self.link.ask(lambda n: msgspec.structs.replace(asked, n=n))
         except BaseException as error:
-            del self._subs[asked.sub]
+            self._subs.pop(asked.sub, None)  # if the bus was closed meanwhile, it is gone already
             self.link.tell(frames.Close(0, asked.sub, undo=True))
             if isinstance(error, FilterError) and error.position is not None:
                 error.text = text
@@ -106,6 +107,8 @@ class Desk:
                 self.link.tell(frames.Return(sub.sub, given))
         if given:
             self.link.tell(frames.Credit(sub.sub, len(given)))
+        if sub.owed and not sub.waits:
+            asyncio.get_running_loop().call_later(max(0.01, sub.expected()), self._touch, sub)
 
     def lose(self) -> None:
         """The connection is lost."""
@@ -182,6 +185,7 @@ class Desk:
             if handle.options.auto_ack:
                 delivery.settled = _done()
             return delivery
+        handle.looked(time.monotonic())
         if not handle.hungry:
             handle.hungry = True
             if handle.is_shared:
@@ -197,6 +201,7 @@ class Desk:
                 fresh.setdefault(delivery.handle, []).append(delivery)
         for handle, mine in fresh.items():
             task = asyncio.ensure_future(self._settle(handle, mine, lambda s, ns, n: frames.Settle(s, n, ack=ns)))
+            task.add_done_callback(_has_failed)  # who waits for it may have been cancelled, and looks no more
             for delivery in mine:
                 delivery.settled = task
         for done in dict.fromkeys(each.settled for each in deliveries if each.settled is not None):
@@ -216,6 +221,7 @@ class Desk:
         delivery.settled = asyncio.ensure_future(
             self._settle(delivery.handle, [delivery], lambda s, ns, n: frames.Settle(s, n, term=[(ns[0], reason)]))
         )
+        delivery.settled.add_done_callback(_has_failed)
         await asyncio.shield(delivery.settled)
 
     async def extend(self, delivery: Delivery) -> None:

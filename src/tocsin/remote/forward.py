@@ -31,6 +31,7 @@ __all__ = ["Forwarder"]
 
 T = TypeVar("T")
 _PAUSE = 1.0  # seconds until a node that has no room is asked again
+_AROUND = 256  # bytes of a frame beside its events, at most
 _log = logging.getLogger("tocsin.remote")
 
 
@@ -56,12 +57,16 @@ class Forwarder:
 
         Raises:
             OverloadError: the spool has no room; nothing was kept.
+            ProtocolError: they are too large for one frame.
             TocsinError: the node refuses them; or there will be no connection any more.
         """
         if self._link.error is not None:
             raise self._link.error
         if not parts:
             return []
+        size = sum(map(len, parts)) + _AROUND
+        if size > self._link.limits["max_frame"]:  # it could never be sent, so it must not be spooled either
+            raise self._link.too_large(size)
         if not self.spooled and self._link.is_ready:
             try:
                 raw = await self._link.ask_now(lambda n: frames.Publish(n, parts))
@@ -86,6 +91,7 @@ class Forwarder:
         self._new.append((row, kept))
         if self._keeping is None:
             self._keeping = asyncio.get_running_loop().create_task(self._keep_all())
+        kept.add_done_callback(_look)
         await asyncio.shield(kept)
 
     async def _keep_all(self) -> None:
@@ -172,3 +178,9 @@ class Forwarder:
             await asyncio.gather(self._keeping, return_exceptions=True)
         await self._do(self._spool.close)
         self._thread.shutdown(wait=False)
+
+
+def _look(kept: asyncio.Future[None]) -> None:
+    """Who waits may have been cancelled, and looks no more."""
+    if not kept.cancelled():
+        kept.exception()

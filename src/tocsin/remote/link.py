@@ -132,10 +132,7 @@ class Link:
         answer: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         message = MSGPACK.encode(build(n))
         if len(message) > self.limits["max_frame"]:
-            raise ProtocolError(
-                f"this has {len(message):,} bytes, {self.limits['max_frame']:,.0f} are allowed in one frame",
-                help="send less at a time",
-            )
+            raise self.too_large(len(message))
         self._before()
         self._pending[n] = answer
         self._wire.put(message)
@@ -143,6 +140,13 @@ class Link:
             return await answer
         finally:
             self._pending.pop(n, None)
+
+    def too_large(self, size: int) -> ProtocolError:
+        """The error for a frame that the node does not take."""
+        return ProtocolError(
+            f"this has {size:,} bytes, {self.limits['max_frame']:,.0f} are allowed in one frame",
+            help="send less at a time",
+        )
 
     def tell(self, frame: frames.ClientFrame) -> None:
         """Send a frame that is not answered; without a connection it is dropped."""
@@ -218,11 +222,7 @@ class Link:
         self._must_begin = True
         self._begin()
         assert self._first is not None
-        try:
-            await self._first
-        except NetworkError:
-            await self.close()
-            raise
+        await self._first
 
     async def begin(self) -> None:
         """Begin to connect; returns when there is a connection, the first attempt has failed, or that takes long."""
@@ -288,6 +288,10 @@ class Link:
                 return
             except TocsinError as error:  # what was open could not be opened again, for now
                 said = error
+            except Exception as error:  # a defect of ours: who waits must hear of it
+                _log.exception("the connection to %s has failed", self.url)
+                self._refuse(NetworkError(f"the connection has failed: {error}", help="connect again"), error)
+                return
             else:
                 said = Lost()
             was_up = self._ready.is_set()
@@ -328,10 +332,12 @@ class Link:
         try:
             if self.generation > 1:
                 resuming = loop.create_task(_whole(self._resume()))
+                tasks.append(resuming)
                 await asyncio.wait([resuming, tasks[0]], return_when=asyncio.FIRST_COMPLETED)
                 if not resuming.done():
                     self._drop()
                 await resuming
+                tasks.remove(resuming)
                 _log.info("connected to %s again", self.url)
             assert self._first is not None and self._ready is not None and self._tried is not None
             self._ready.set()

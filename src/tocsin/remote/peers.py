@@ -109,11 +109,16 @@ class RemotePeers:
         """On a new connection: be what was lost with the old one."""
         for text in list(self.advertised):
             args = MSGPACK.value({"filter": text})
-            if await self._again(self.link.ask_now(partial(frames.Call, verb="advertise", args=args))) is not None:
+            if (
+                error := await self._again(self.link.ask_now(partial(frames.Call, verb="advertise", args=args)))
+            ) is not None:
                 self.advertised.pop(text, None)
+                _log.error("%r could not be advertised again at %s: %s", text, self.link.url, error)
         for stream in [*self._streams.values(), *self._watches.values()]:
             if stream.is_open and (error := await self._again(stream.resume())) is not None:  # else who opens it asks
                 self.remove(stream)
+                if stream.is_open:  # else it was left meanwhile
+                    _log.error("what was open at %s could not be opened again: %s", self.link.url, error)
                 stream.end(error)
 
     async def _again(self, work: Awaitable[Any]) -> TocsinError | None:
@@ -123,7 +128,6 @@ class RemotePeers:
         except (PeerError, NetworkError, TextError) as error:
             if self.link.error is not None:
                 raise
-            _log.error("what was open at %s could not be opened again: %s", self.link.url, error)
             return error
         return None
 

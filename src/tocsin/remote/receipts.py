@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
 
 from tocsin.delivery.board import Receipt
-from tocsin.errors import TocsinError
+from tocsin.errors import ConnectionLostError, TocsinError
 from tocsin.net import frames
 from tocsin.net.protocol import MSGPACK
 from tocsin.remote.link import Link
@@ -26,12 +25,27 @@ class RemoteReceipts:
         self._buffer: deque[Receipt] = deque()
         self._wake = asyncio.Event()
         self._error: TocsinError | None = None
+        self.is_open = False
+        """Has the node said that it will send them?"""
 
-    async def open(self, *, again: bool = False) -> None:
-        """Ask for receipts; on a new connection those here come again."""
+    async def open(self) -> None:
+        """Ask for receipts, for as long as it takes."""
+        while not self.is_open and self._error is None:
+            try:
+                await self._link.ask(self._watch)
+                self.is_open = True
+            except ConnectionLostError:
+                continue
+            except TocsinError as error:
+                self.end(error)
+
+    async def resume(self) -> None:
+        """Ask for them on a new connection; those here come again."""
         self._buffer.clear()
-        ask: Any = self._link.ask_now if again else self._link.ask
-        await ask(lambda n: frames.Watch(n, self.sub, "receipts", MSGPACK.value(None), _AHEAD))
+        await self._link.ask_now(self._watch)
+
+    def _watch(self, n: int) -> frames.Watch:
+        return frames.Watch(n, self.sub, "receipts", MSGPACK.value(None), _AHEAD)
 
     def receive(self, frame: frames.Seen) -> None:
         """Some have come."""

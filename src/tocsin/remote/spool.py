@@ -144,7 +144,17 @@ class Spool:
         self.bytes += sum(len(row.events) for row in rows)
 
     def next_group(self) -> Group | None:
-        """What is to be sent next: what was sent and not answered, else the first that wait, under a new number."""
+        """What is to be sent next: what was sent and not answered, else the first that wait, under a new number.
+
+        Raises:
+            JournalDamagedError: the file has changed under us, or what it says is no event.
+        """
+        try:
+            return self._next_group()
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            raise _typed(error, self.path) from None
+
+    def _next_group(self) -> Group | None:
         found = self._db.execute("SELECT min(position) FROM waiting").fetchone()[0]
         if found is None:
             last = self._last_of_group()
@@ -232,7 +242,10 @@ class _Change:
         self._db, self._path = db, path
 
     def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise _typed(error, self._path) from None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
@@ -244,11 +257,11 @@ class _Change:
             return
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        if isinstance(error, sqlite3.OperationalError):
-            raise JournalFullError(
-                f"the spool {self._path} cannot be written: {error}", path=self._path, help="make room on the disk"
-            ) from None
         if isinstance(error, sqlite3.Error):
-            raise JournalDamagedError(
-                f"{self._path} is damaged: {error}", path=self._path, help="move it away"
-            ) from None
+            raise _typed(error, self._path) from None
+
+
+def _typed(error: Exception, path: str) -> JournalError:
+    if isinstance(error, sqlite3.OperationalError):
+        return JournalFullError(f"the spool {path} cannot be used: {error}", path=path, help="make room on the disk")
+    return JournalDamagedError(f"{path} is damaged: {error}", path=path, help="move it away")

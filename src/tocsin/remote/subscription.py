@@ -7,6 +7,7 @@ handed out, and passes over what was.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ __all__ = ["AHEAD", "Opened", "RemoteSubscription", "Sent"]
 
 AHEAD = 1000
 """Deliveries that a client asks for ahead, at most."""
+_LONGEST_PAUSE = 5.0  # seconds that one is waited for who has looked and found nothing
 _TIDY = 4096  # offsets handed out before those that need no remembering are forgotten
 _REMEMBERED = 100_000  # and that are remembered at most: what was handed out before may come again
 
@@ -71,6 +73,12 @@ class RemoteSubscription(Stream):
         self.buffer = Buffer()
         self.owed: list[int] = []
         """Numbers that the node has asked for and somebody here waited for; if they took something else, it is told."""
+        self._looked = self._pause = (
+            0.0  # when somebody looked here and found nothing, and how long after the last time
+        )
+        self._bounced: set[int] = (
+            set()
+        )  # offsets that came since somebody looked, and went back before they looked again
         self._granted = asked.credit
         self._early: list[tuple[frames.Deliver, int]] = []  # what came before the answer that says how to treat it
         self._low = 0  # everything that waits for it, and was not sent, has this offset or a higher one
@@ -143,14 +151,20 @@ class RemoteSubscription(Stream):
     def recall(self, frame: frames.Recall) -> list[int]:
         """The node wants some of the buffer back; returns those that are given, as is credit for something else.
 
-        If it only asks, what somebody here waits for is not given: it is as good as taken.
+        If it only asks, what somebody here waits for is not given: it is as good as taken. Nor is, the second time and
+        for a while, what has come because somebody looked: of several that look in turn none would ever find it.
         """
         numbers = frame.items
         if frame.ask:
             spoken = {number for number, _ in self.notices}
             here = [each for each in dict.fromkeys([*self.owed, *numbers]) if each in self.buffer or each in spoken]
-            spare = max(0, len(self.buffer) + len(spoken) - self.waits)
+            is_expected = self.expected() > 0
+            has_bounced = any(self.buffer.offset(each) in self._bounced for each in here)
+            kept = max(self.waits, int(is_expected and has_bounced))
+            spare = max(0, len(self.buffer) + len(spoken) - kept)
             numbers, self.owed = here[:spare], here[spare:]
+            if is_expected:
+                self._bounced = {offset for each in here if (offset := self.buffer.offset(each))}
         given = [number for number in numbers if self.buffer.drop(number)]
         if self.notices:
             back = set(numbers)
@@ -158,6 +172,14 @@ class RemoteSubscription(Stream):
             self.notices = deque(each for each in self.notices if each[0] not in back)
         self._granted += len(given)
         return given
+
+    def looked(self, now: float) -> None:
+        """Somebody has looked, and there was nothing."""
+        self._pause, self._looked = now - self._looked, now
+
+    def expected(self) -> float:
+        """Seconds for which it is likely that who has looked looks again."""
+        return self._looked + min(2 * self._pause, _LONGEST_PAUSE) - time.monotonic()
 
     def handed_out(self, offset: int) -> None:
         """Remember what need not come again, if the node does not."""

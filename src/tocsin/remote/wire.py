@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
+from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidURI
 from websockets.typing import Subprotocol
 
 from tocsin.errors import NetworkError, OverloadError, ProtocolError, ReplacedError, TocsinError
@@ -40,7 +41,17 @@ def replaced(name: str | None) -> ReplacedError:
 
 @asynccontextmanager
 async def open_socket(url: str, credentials: Credentials, patience: float) -> AsyncIterator[ClientConnection]:
-    """A WebSocket to a node."""
+    """A WebSocket to a node.
+
+    Raises:
+        InvalidURI: the url is none.
+        OSError, TimeoutError, InvalidHandshake: it cannot be reached.
+    """
+    try:
+        parts = urlsplit(url)
+        (parts.hostname or "").encode("idna"), parts.port  # what is none is told by an error
+    except ValueError as error:
+        raise InvalidURI(url, str(error)) from None
     async with connect(
         url.rstrip("/") + PATH,
         subprotocols=[Subprotocol(MSGPACK.name)],

@@ -56,6 +56,7 @@ class Ask:
         """The whole body; see `bodies.read`."""
         content = await self.front.bodies.read(self.request, largest)
         self.held += len(content)
+        self.caller.check_welcome()  # it may have dripped in for minutes
         return content
 
     def close(self) -> None:

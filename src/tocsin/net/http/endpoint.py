@@ -130,7 +130,8 @@ class _Answering:
         operation = operations.get(method)
         if operation is None:
             allowed = ", ".join(sorted(operations))
-            error = ProtocolError(f"{method[:32]} is not for {self._path}", help=f"use {allowed}")
+            path = self._path.replace(":path", "")
+            error = ProtocolError(f"{method[:32]} is not for {path}", help=f"use {allowed}")
             raise Refused(405, error, {"Allow": allowed})
         if self._front.server.draining and not operation.is_open:
             raise draining()

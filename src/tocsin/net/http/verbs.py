@@ -113,6 +113,7 @@ async def request(ask: Ask) -> Response:
         await asyncio.wait([asking, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not asking.done():
             raise Gone
+        ask.caller.check_welcome()
         return reply(asking.result())
     finally:
         for task in (asking, leaving):
