@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "pr
 settings.register_profile("ci", derandomize=True, max_examples=100, **COMMON)
 settings.register_profile("thorough", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("TOCSIN_HYPOTHESIS", "ci"))
+
+# A shell that runs this in the background has it ignore Ctrl-C, and so would every program that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
