@@ -29,13 +29,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tocsin.journal.durably import flush_seconds
+
 __all__ = [
     "RESULTS",
     "Spent",
     "Timing",
     "commit",
     "environment",
-    "flush_seconds",
     "host",
     "loop_ns",
     "measure",
@@ -155,19 +156,6 @@ def rates(spent: Sequence[Spent], count: int) -> dict[str, Any]:
     }
 
 
-def flush_seconds(directory: str | os.PathLike[str] | None) -> float:
-    """How long the disk takes to flush 4 KiB, in the median: every durable figure contains it."""
-    seconds = []
-    with tempfile.NamedTemporaryFile(dir=directory) as file:
-        for _ in range(50):
-            file.write(b"x" * 4096)
-            file.flush()
-            started = time.perf_counter()
-            os.fsync(file.fileno())
-            seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds)
-
-
 def options_for(doc: str | None, parts: Iterable[str], *, child: int) -> argparse.ArgumentParser:
     """The options of a benchmark that works on files: which parts, where, how large; `child` arguments for a helper."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,7 +183,7 @@ def run_parts(
     """
     rows: list[dict[str, Any]] = []
     for part, run in parts.items():
-        about = {"flush_ms": round(flush_seconds(directory) * 1e3, 2), "loop_ns": loop_ns()}
+        about = {"flush_ms": round(flush_seconds(directory, 50) * 1e3, 2), "loop_ns": loop_ns()}
         with tempfile.TemporaryDirectory(prefix="tocsin-bench-", dir=directory) as scratch:
             found = [{"part": part, **row, **about} for row in run(Path(scratch))]
         for row in found:

@@ -16,6 +16,7 @@ from tocsin.composite.builder import Pattern
 from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
 from tocsin.delivery.handles import Subscription
+from tocsin.delivery.owners import Options
 from tocsin.errors import TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
@@ -163,17 +164,16 @@ class Bus:
             raise TocsinError(
                 f"placement {placement!r} is not there yet", field="placement", help="use placement='node'"
             )
-        given = {
-            "order": order,
-            "group": group,
-            "durable": durable,
-            "ack_wait": ack_wait,
-            "max_in_flight": max_in_flight,
-            "max_deliver": max_deliver,
-            "auto_ack": auto_ack,
-            "fair": fair,
-        }
-        options = {name: value for name, value in given.items() if value is not UNSET}
+        options = Options.given(
+            order=order,
+            group=group,
+            durable=durable,
+            ack_wait=ack_wait,
+            max_in_flight=max_in_flight,
+            max_deliver=max_deliver,
+            auto_ack=auto_ack,
+            fair=fair,
+        )
         handle = await consumers_module.subscribe(
             self._live, filter, consumer, past, options, replay=replay, system=system
         )

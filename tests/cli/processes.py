@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.processes import Running, running
 from tests.unit.test_cli_journal import ENVIRONMENT
-from tests.unit.test_cli_rules import Running
 
 COMMAND = [sys.executable, "-m", "tocsin.cli"]
 QUICK = ENVIRONMENT | {"TOCSIN_KERNELS": "numpy"}
@@ -32,26 +31,9 @@ class Node:
         return int(self.url.rpartition(":")[2])
 
 
-@contextmanager
-def started(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> Iterator[Running]:
-    """A command at work; it is killed at the end if it has not ended."""
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        cwd=cwd,
-        env=QUICK | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Running(process)
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            assert stream is not None
-            stream.close()
+def started(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> AbstractContextManager[Running]:
+    """A command of ours at work."""
+    return running([*COMMAND, *map(str, arguments)], cwd, QUICK | environment)
 
 
 @contextmanager

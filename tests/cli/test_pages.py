@@ -13,16 +13,15 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 import tocsin
 from tests.cli.processes import Node, shim
+from tests.processes import Running, running
 from tests.unit.test_cli_journal import Here
-from tests.unit.test_cli_rules import Running
 from tocsin.journal.reader import open_reader
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -35,20 +34,8 @@ def blocks(page: str, port: int) -> list[tuple[str, str, str]]:
     return [(found["kind"], found["note"], found["code"]) for found in FENCE.finditer(text)]
 
 
-@contextmanager
-def background(line: str, environment: dict[str, str], folder: Path) -> Iterator[Running]:
-    command = ["bash", "-c", f"exec {line}"]
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield Running(process)
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            assert stream is not None
-            stream.close()
+def background(line: str, environment: dict[str, str], folder: Path) -> AbstractContextManager[Running]:
+    return running(["bash", "-c", f"exec {line}"], folder, environment)
 
 
 def in_bash(kind: str, code: str, environment: dict[str, str], folder: Path) -> str:

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tocsin
+from tests import processes
 from tests.helpers import event, soon
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@contextlib.contextmanager
-def program(*words: object) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.crash.network_programs", *map(str, words)]
-    path = f"{ROOT}:{ROOT / 'src'}"
-    with subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
+program = functools.partial(processes.program, "tests.crash.network_programs")
 
 
 def first_line(child: subprocess.Popen[str]) -> str:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import json
 import random
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import pytest
 import websockets
 
 import tocsin
+from tests import processes
 from tests.helpers import event, soon, testing
 from tests.proxy import Proxy, proxy
 from tests.scenarios import test_ds3
@@ -130,15 +131,7 @@ async def test_20_one_sender_over_a_link_that_breaks() -> None:
         assert [each.poll() for each in subs] == [None, None]
 
 
-@contextlib.contextmanager
-def program(*words: object) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.scenarios.ds3_programs", *map(str, words)]
-    path = f"{ROOT}:{ROOT / 'src'}"
-    with subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
+program = functools.partial(processes.program, "tests.scenarios.ds3_programs")
 
 
 async def line(child: subprocess.Popen[str]) -> str:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tocsin
+from tests.processes import Running, running
 from tests.unit.test_cli_journal import ENVIRONMENT, run
 from tocsin import Event
 from tocsin.cli import app as cli
@@ -40,51 +38,9 @@ webhook = { url = "https://guard.example/hush?token=hush", headers = { Authoriza
 """
 
 
-class Running:
-    """A command at work, and its lines as they come."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
-
-    def until(self, part: str) -> list[str]:
-        found: list[str] = []
-        while not found or part not in found[-1]:
-            found.append(self._lines.get(timeout=60))
-        return found
-
-    def end(self, number: int) -> tuple[int, str]:
-        """Tell it to stop; its exit code and stderr."""
-        self.process.send_signal(number)
-        self.process.wait(60)
-        assert self.process.stderr is not None
-        return self.process.returncode, self.process.stderr.read()
-
-
-@contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Running]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tocsin.cli", "rules", "rules.toml", "--url", "plant.db", *arguments],
-        cwd=folder,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Running(process)
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdout, process.stderr):
-            assert stream is not None
-            stream.close()
+def rules(folder: Path, *arguments: str) -> AbstractContextManager[Running]:
+    command = [sys.executable, "-m", "tocsin.cli", "rules", "rules.toml", "--url", "plant.db", *arguments]
+    return running(command, folder, ENVIRONMENT)
 
 
 @pytest.fixture
@@ -99,7 +55,7 @@ def publish(folder: Path) -> None:
 
 
 def test_rules_run_until_they_are_told_to_stop_and_go_on_where_they_were(folder: Path) -> None:
-    with running(folder) as first:
+    with rules(folder) as first:
         lines = first.until("running")
         assert lines[0] == "keep: on door.open when door = 7 → command sh"
         assert lines[2] == "hook: on nothing → webhook https://guard.example"
@@ -109,7 +65,7 @@ def test_rules_run_until_they_are_told_to_stop_and_go_on_where_they_were(folder:
     publish(folder)
     with tocsin.sync.connect(f"file:{folder / 'plant.db'}") as bus:
         bus.subscribe("type = 'x'", consumer="rule.old")
-    with running(folder, "--json", "--max-deliver", "1") as second:
+    with rules(folder, "--json", "--max-deliver", "1") as second:
         found: list[dict[str, Any]] = [json.loads(line) for line in second.until('"failed"')]
         assert [each["rule"] for each in found if "rule" in each] == ["keep", "fails", "hook"]
         assert any("rule old, which is not in the file" in each.get("warning", "") for each in found)
@@ -128,11 +84,11 @@ def test_told_twice_it_does_not_wait(folder: Path) -> None:
         "[[rule]]\nname = 'slow'\non = 'door.open'\ncommand = { run = ['sh', '-c', 'touch begun; exec sleep 600'] }\n"
     )
     (folder / "rules.toml").write_text(text)
-    with running(folder) as first:
+    with rules(folder) as first:
         first.until("running")
         first.end(signal.SIGTERM)
     publish(folder)
-    with running(folder) as second:
+    with rules(folder) as second:
         assert "running" in second.until("running")[-1]
         while not (folder / "begun").exists():
             assert second.process.poll() is None

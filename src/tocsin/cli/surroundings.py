@@ -9,19 +9,18 @@ from __future__ import annotations
 import errno
 import http.client
 import json
-import os
 import resource
 import shutil
 import socket
 import ssl
-import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from tocsin.journal.durably import flush_seconds
 
 __all__ = ["examine"]
 
@@ -113,7 +112,7 @@ def _disk(data: Path) -> Iterator[Finding]:
     help = None if state == "ok" else "free some space, or keep the data elsewhere: --data"
     yield _finding("data", state, f"{told}, {free / _GIB:.1f} GiB free", help)
     try:
-        took = _sync_time(where)
+        took = flush_seconds(where, 10)
     except OSError as error:
         help = "let this user write there, or keep the data elsewhere: --data"
         yield _finding("disk", "broken", f"{where} cannot be written to: {error.strerror}", help)
@@ -124,18 +123,6 @@ def _disk(data: Path) -> Iterator[Finding]:
     else:
         help = "publish in batches (publish_many), or keep the data on a faster disk: --data"
         yield _finding("disk", "note", f"{told}, and each publish waits for one", help)
-
-
-def _sync_time(directory: Path) -> float:
-    times: list[float] = []
-    with tempfile.TemporaryFile(dir=directory) as file:
-        for _ in range(10):
-            file.write(b"x" * 4096)
-            file.flush()
-            begun = time.perf_counter()
-            os.fsync(file.fileno())
-            times.append(time.perf_counter() - begun)
-    return statistics.median(times)
 
 
 def _clock(now: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> Iterator[Finding]:

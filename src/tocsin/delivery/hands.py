@@ -84,7 +84,7 @@ class Hands(Owners):
 
     def has_no_room(self, member: str) -> bool:
         """Must a member settle something first?"""
-        return self.in_flight_of.get(member, 0) >= self.options.max_in_flight or len(self.resting) >= _MOST_RESTING
+        return self.in_flight_of.get(member, 0) >= self.options.max_in_flight or self.is_resting_full()
 
     # -- handing out
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,11 @@ class Options(msgspec.Struct, frozen=True):
     max_deliver: int | None = None
     auto_ack: bool = False
     fair: float = 0.0
+
+    @staticmethod
+    def given(**options: Any) -> dict[str, Any]:
+        """Those that were said; of the others there is `UNSET`."""
+        return {name: value for name, value in options.items() if value is not msgspec.UNSET}
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True):

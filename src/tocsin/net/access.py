@@ -190,6 +190,7 @@ class Gate:
         """`refusals.counts` has how many there were, by reason."""
         self._principals: dict[str, Principal] = {}
         self._callers: weakref.WeakSet[Caller] = weakref.WeakSet()
+        self._by_token: dict[str, weakref.WeakSet[GuardedCaller]] = {}
         self._told: str | None = None
 
     def now(self) -> int:
@@ -256,16 +257,12 @@ class Gate:
             raise
         caller = GuardedCaller(name, principal, self._face(name), self, where)
         self._callers.add(caller)
+        self._by_token.setdefault(principal.token.id, weakref.WeakSet()).add(caller)
         return caller
 
-    def callers_of(self, principal: Principal) -> list[Caller]:
+    def callers_of(self, principal: Principal) -> list[GuardedCaller]:
         """Who is in with the token of a principal."""
-        id = principal.token.id
-        return [
-            each
-            for each in list(self._callers)
-            if isinstance(each, GuardedCaller) and each.principal.token.id == id and not each.is_gone
-        ]
+        return [each for each in list(self._by_token.get(principal.token.id, ())) if not each.is_gone]
 
     # -- who is not welcome any more
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
+from tocsin.delivery.owners import Options
 from tocsin.errors import ConsumerError, DeliveryError, OverloadError, ProtocolError
 from tocsin.journal import bounds
 from tocsin.net import frames
@@ -23,7 +24,7 @@ from tocsin.node.pipeline import Node
 __all__ = ["Streams"]
 
 P = TypeVar("P", bound=Pump)
-_OPTIONS = ("order", "group", "durable", "ack_wait", "max_in_flight", "max_deliver", "auto_ack", "fair", "placement")
+_OPTIONS = (*Options.__struct_fields__, "placement")
 _KEPT_CLOSED = 64  # closed subscriptions whose deliveries may still be settled
 
 

@@ -22,7 +22,7 @@ from tocsin.node import consumers
 from tocsin.node.pipeline import MAX_EVENT_BYTES
 from tocsin.node.through import seen_through
 from tocsin.peers import records
-from tocsin.peers.groups import Message, View
+from tocsin.peers.groups import Message, View, no_member
 from tocsin.peers.requests import check_name
 
 if TYPE_CHECKING:
@@ -170,11 +170,7 @@ class Group:
                 await self._subscription.close()
 
     def _no_member(self) -> GroupError:
-        return GroupError(
-            f"{self._session.name!r} is not in group {self.name!r}",
-            field="group",
-            help="async with bus.join(…) as group: you are in it until the end of the block",
-        )
+        return no_member(self._session.name, self.name)
 
     # -- speaking and hearing
 

@@ -15,12 +15,21 @@ import msgspec
 from tocsin.errors import GroupError
 from tocsin.model import Event
 
-__all__ = ["MAX_GROUPS", "MAX_MEMBERS", "Groups", "Message", "Plan", "View"]
+__all__ = ["MAX_GROUPS", "MAX_MEMBERS", "Groups", "Message", "Plan", "View", "no_member"]
 
 MAX_MEMBERS: Final = 1_000
 """Members of one group."""
 MAX_GROUPS: Final = 100
 """Groups that one session may be in."""
+
+
+def no_member(name: str | None, group: str) -> GroupError:
+    """Somebody speaks, or listens, to a group that it is not in."""
+    return GroupError(
+        f"{name!r} is not in group {group!r}",
+        field="group",
+        help="async with bus.join(…) as group: you are in it until the end of the block",
+    )
 
 
 class View(msgspec.Struct, frozen=True):

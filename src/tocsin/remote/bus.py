@@ -18,6 +18,7 @@ from tocsin.composite.builder import Pattern, text_of
 from tocsin.composite.detector import SOURCE
 from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Status, Step
+from tocsin.delivery.owners import Options
 from tocsin.errors import EventError, TextError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds
@@ -223,18 +224,17 @@ class RemoteBus(PeerVerbs):
         placement: str = "node",
     ) -> RemoteSubscription:
         """Say what you want to hear of; see `tocsin.client.Bus.subscribe`."""
-        given = {
-            "order": order,
-            "group": group,
-            "durable": durable,
-            "ack_wait": ack_wait,
-            "max_in_flight": max_in_flight,
-            "max_deliver": max_deliver,
-            "auto_ack": auto_ack,
-            "fair": fair,
-            "placement": placement,
-        }
-        options = {name: value for name, value in given.items() if value is not UNSET}
+        options = Options.given(
+            order=order,
+            group=group,
+            durable=durable,
+            ack_wait=ack_wait,
+            max_in_flight=max_in_flight,
+            max_deliver=max_deliver,
+            auto_ack=auto_ack,
+            fair=fair,
+            placement=placement,
+        )
         written({"consumer": consumer, **options})
         bound = bounds.coerce(past)
         text = text_of_filter(filter)

@@ -21,7 +21,7 @@ from tocsin.net import frames
 from tocsin.net.faults import from_wire
 from tocsin.net.protocol import MSGPACK
 from tocsin.node.through import seen_through
-from tocsin.peers.groups import Message, View
+from tocsin.peers.groups import Message, View, no_member
 from tocsin.peers.requests import check_name, pack
 from tocsin.remote.link import Lost
 from tocsin.remote.peers import RemotePeers
@@ -133,11 +133,7 @@ class RemoteGroup:
     def _no_member(self) -> TocsinError:
         if self._error is not None:
             return self._error
-        return GroupError(
-            f"{self._peers.link.name!r} is not in group {self.name!r}",
-            field="group",
-            help="async with bus.join(…) as group: you are in it until the end of the block",
-        )
+        return no_member(self._peers.link.name, self.name)
 
     # -- peers.Stream
 

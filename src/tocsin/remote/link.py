@@ -280,26 +280,24 @@ class Link:
                 pause = SHORTEST
             except (OSError, TimeoutError, ConnectionClosed, InvalidHandshake, Lost) as error:
                 said: BaseException = error
-            except InvalidURI as error:
-                self._refuse(NetworkError(f"{self.url} is no address", field="url", help="give ws://host:port"), error)
+            except InvalidURI:
+                self._refuse(NetworkError(f"{self.url} is no address", field="url", help="give ws://host:port"))
                 return
             except NetworkError as error:
-                self._refuse(error, error)
+                self._refuse(error)
                 return
             except TocsinError as error:  # what was open could not be opened again, for now
                 said = error
             except Exception as error:  # a defect of ours: who waits must hear of it
                 _log.exception("the connection to %s has failed", self.url)
-                self._refuse(NetworkError(f"the connection has failed: {error}", help="connect again"), error)
+                self._refuse(NetworkError(f"the connection has failed: {error}", help="connect again"))
                 return
             else:
                 said = Lost()
             was_up = self._ready.is_set()
             self._drop()
             if self._must_begin and not self._first.done():
-                self._refuse(
-                    NetworkError(f"{self.url} cannot be reached: {said}", field="url", help="is the node up?"), said
-                )
+                self._refuse(NetworkError(f"{self.url} cannot be reached: {said}", field="url", help="is the node up?"))
                 return
             pause = SHORTEST if was_up else min(LONGEST, pause * 2)
             if not self._is_over():
@@ -310,7 +308,7 @@ class Link:
     def _is_over(self) -> bool:
         return self._fatal is not None
 
-    def _refuse(self, error: NetworkError, cause: BaseException) -> None:
+    def _refuse(self, error: NetworkError) -> None:
         assert self._first is not None
         self._drop()
         self._end(error)
