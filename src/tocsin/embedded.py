@@ -109,6 +109,12 @@ class Bus:
         self._session.check_promised(events)
         return await node.publish(events, self.name, batch)
 
+    def _submit(self, events: Sequence[Event], batch: Batch | None) -> asyncio.Future[list[int]] | None:
+        """As `_publish_batch`, without a task: see `Node.submit`."""
+        node = self._live
+        self._session.check_promised(events)
+        return node.submit(events, self.name, batch)
+
     @property
     def spooled(self) -> int:
         """Events that wait in a spool until the node can be reached: none, it is here."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers import soon
 from tests.http.support import Place, Wire, served
-from tocsin.net.http.wire import FIRST
+from tocsin.net.http.upgraded import FIRST
 
 UPGRADE = {
     "connection": "Upgrade",

@@ -28,12 +28,25 @@ class Script:
     def __init__(self, messages: list[bytes]) -> None:
         self.messages, self.sent, self.code = messages, [], 0  # type: ignore[var-annotated]
 
-    async def receive(self) -> bytes | None:
-        await asyncio.sleep(0)
-        return self.messages.pop(0) if self.messages else None
+    is_writable = True
 
-    async def send(self, message: bytes) -> None:
-        self.sent.append(message)
+    def listen(self, take: Any, drained: Any) -> None:
+        async def tell() -> None:
+            for message in self.messages:
+                await asyncio.sleep(0)
+                take(message)
+            await asyncio.sleep(0)
+            take(None)
+
+        self.telling = asyncio.ensure_future(tell())
+
+    def pause(self) -> None:
+        """What was told before is read later."""
+
+    resume = pause
+
+    def write(self, messages: Any) -> None:
+        self.sent += messages
 
     async def close(self, code: int, reason: str) -> None:
         self.code = code

@@ -47,7 +47,7 @@ class Keeper:
         self._state: dict[str, bytes | None] = {}
         self._receipts: list[tuple[str, Kept]] = []
         self._failure: Exception | None = None
-        self._waiting: list[asyncio.Future[None]] = []
+        self._done: asyncio.Future[None] | None = None  # of the next write
         self._running: asyncio.Task[None] | None = None
 
     def save(
@@ -62,7 +62,8 @@ class Keeper:
     ) -> asyncio.Future[None]:
         """Have a mailbox's place saved, with all the rest in the same commit; done when all of it is stored.
 
-        `whole`: and who it is. What cannot be stored now is not given up, but goes with the next write.
+        `whole`: and who it is. What cannot be stored now is not given up, but goes with the next write. All that goes
+        with one write has one future: to be waited for with a shield.
         """
         if mailbox is not None and mailbox.options.durable:
             self._dirty[mailbox.name] = mailbox
@@ -73,14 +74,15 @@ class Keeper:
         self._state |= state
         self._receipts += receipts
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
         if not self._has_work:
+            done: asyncio.Future[None] = loop.create_future()
             done.set_result(None)
             return done
-        self._waiting.append(done)
+        if self._done is None:
+            self._done = loop.create_future()
         if self._running is None:
             self._running = loop.create_task(self._run())
-        return done
+        return self._done
 
     @property
     def _has_work(self) -> bool:
@@ -117,11 +119,11 @@ class Keeper:
     async def _run(self) -> None:
         try:
             while self._has_work:
-                dirty, events, notes, waiting = self._dirty, self._events, self._notes, self._waiting
+                dirty, events, notes, done = self._dirty, self._events, self._notes, self._done
                 changed, self._changed = self._changed, {}
                 more, self._state = self._state, {}
                 receipts, self._receipts = self._receipts, []
-                self._dirty, self._events, self._notes, self._waiting = {}, [], [], []
+                self._dirty, self._events, self._notes, self._done = {}, [], [], None
                 head = self._head()
                 state = more | {
                     PLACE + name: dump_place(mailbox, head)
@@ -143,14 +145,12 @@ class Keeper:
                     self._events, self._notes = events + self._events, notes + self._notes
                     self._receipts = receipts + self._receipts
                     self._failure = error
-                    for done in waiting:
-                        if not done.done():
-                            done.set_exception(error)
-                            done.exception()  # not everybody waits for it, and that is no mistake
+                    if done is not None and not done.done():
+                        done.set_exception(error)
+                        done.exception()  # not everybody waits for it, and that is no mistake
                     return
                 self._tell(receipts)  # a publisher hears of it when it is stored, not before
-                for done in waiting:
-                    if not done.done():
-                        done.set_result(None)
+                if done is not None and not done.done():
+                    done.set_result(None)
         finally:
             self._running = None

@@ -24,7 +24,7 @@ LEVELS = MAX_PRIORITY + 1
 ANY_LEVEL = 0
 MOST_CEDED = 65_536
 """Offsets a closed lane may cede to others while it stands still itself."""
-CAPACITY = 4096
+CAPACITY = 16_384
 """Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog."""
 _FEW_LEFT = 256  # what is dropped is listed if it is so few, else only where it begins
 

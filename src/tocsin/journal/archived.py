@@ -207,9 +207,13 @@ class ArchivedJournal(Joined):
         """See `contract.Journal.crashed`."""
         return self.journal.crashed
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request, *, wake: bool = True) -> None:
         """See `contract.Journal.submit`."""
-        self.journal.submit(request)
+        self.journal.submit(request, wake=wake)
+
+    def commit_here(self) -> None:
+        """See `contract.Journal.commit_here`."""
+        self.journal.commit_here()
 
     def append(self, events: Sequence[Event], writer: str | None = None, position: int | None = None) -> list[int]:
         """See `contract.Journal.append`."""

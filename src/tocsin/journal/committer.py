@@ -1,10 +1,13 @@
 """The thread that writes: it gathers what was submitted into commits, so that publishers share a flush of the disk.
 
 While one commit runs, the next collects; nobody waits for a timer unless `delay` says so. Between commits it runs jobs:
-trimming, putting a merged block in place, closing. So everything that writes happens on one thread, one thing after
-the other, and needs no lock; and a long chore, cut into jobs, lets a commit through after each.
+trimming, putting a merged block in place, closing. So what writes happens one thing after the other; and a long chore,
+cut into jobs, lets a commit through after each.
 
-Rule: only this thread touches the connection that writes. Anybody may call `submit` and `run`.
+A small commit to a quick disk takes less time than waking a thread, which must then win the interpreter back from the
+one that has woken it, twice. Who knows that may have a commit done where it is (`commit_here`).
+
+Rule: only who holds `_writing` touches the connection that writes and what belongs to it. Anybody may call the rest.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ class Committer:
         self._wake = threading.Condition(self._lock)
         self._idle = True
         self._closing = False
+        self._writing = threading.Lock()
+        self._writer = 0  # the thread that holds it
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -57,17 +62,42 @@ class Committer:
     @property
     def here(self) -> bool:
         """Is this the thread that writes?"""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() in (self._thread.ident, self._writer)
 
-    def submit(self, request: Request) -> None:
-        """Take a request. Raises JournalError when closed."""
+    def submit(self, request: Request, *, wake: bool = True) -> None:
+        """Take a request; unless `wake`, the caller has it committed. Raises JournalError when closed."""
         with self._lock:
             if self._closing:
                 raise JournalError("the journal is closed", help="open it again")
             self._queue.append(request)
-            if self._idle:
-                self._idle = False
-                self._wake.notify()
+            if wake:
+                self._wake_up()
+
+    def _wake_up(self) -> None:
+        if self._idle:
+            self._idle = False
+            self._wake.notify()
+
+    def commit_here(self) -> None:
+        """Commit what is queued on this thread, unless another writes just now, which will then see to it."""
+        if not self._delay and self._writing.acquire(blocking=False):
+            try:
+                self._commit_queued()
+            finally:
+                self._writing.release()
+        with self._lock:
+            if self._queue:
+                self._wake_up()
+
+    def _commit_queued(self) -> None:
+        self._writer = threading.get_ident()
+        try:
+            if self._queue:
+                self._commit(self._taken())
+        except Exception:  # a defect of ours must not end the only thread that writes
+            _log.exception("a commit failed in an unexpected way")
+        finally:
+            self._writer = 0
 
     def run(self, job: Callable[[], _T]) -> _T:
         """Run a job between two commits and wait for it; returns or raises what it does."""
@@ -109,20 +139,17 @@ class Committer:
                     self._idle = True
                     self._wake.wait()
                 self._idle = False
-            if self._queue:
-                if self._delay > 0 and not self._closing:
-                    time.sleep(self._delay)  # more come meanwhile; a bounded wait, so a plain one
-                try:
-                    self._commit(self._taken())
-                except Exception:  # a defect of ours must not end the only thread that writes
-                    _log.exception("a commit failed in an unexpected way")
-            job = self._next_job()
-            if job is not None:
-                call, future = job
-                try:
-                    future.set_result(call())
-                except BaseException as error:  # handed to who waits for it
-                    future.set_exception(error)
+            if self._queue and self._delay > 0 and not self._closing:
+                time.sleep(self._delay)  # more come meanwhile; a bounded wait, so a plain one
+            with self._writing:
+                self._commit_queued()
+                job = self._next_job()
+                if job is not None:
+                    call, future = job
+                    try:
+                        future.set_result(call())
+                    except BaseException as error:  # handed to who waits for it
+                        future.set_exception(error)
             if self._closing and not self._queue and not self._jobs:
                 return
 

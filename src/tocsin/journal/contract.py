@@ -159,8 +159,14 @@ class Journal(Protocol):
     def crashed(self) -> bool:
         """Was the journal not closed when it was last used?"""
 
-    def submit(self, request: Request) -> None:
-        """Take a request into the next commit. Does not wait. Raises JournalError if the journal is closed."""
+    def submit(self, request: Request, *, wake: bool = True) -> None:
+        """Take a request into the next commit. Does not wait. Raises JournalError if the journal is closed.
+
+        Unless `wake`, that commit is made when somebody else asks for one, or `commit_here` is called.
+        """
+
+    def commit_here(self) -> None:
+        """Commit what was submitted, on this thread, unless another commits just now, which will then see to it."""
 
     def append(self, events: Sequence[Event], writer: str | None = None, position: int | None = None) -> list[int]:
         """Store events and wait for it; returns their offsets. Raises what `Request.error` would hold."""

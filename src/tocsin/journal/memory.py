@@ -95,7 +95,10 @@ class MemoryJournal:
         """Never: what crashed is gone."""
         return False
 
-    def submit(self, request: Request) -> None:
+    def commit_here(self) -> None:
+        """See `contract.Journal.commit_here`: it was done when it was submitted."""
+
+    def submit(self, request: Request, *, wake: bool = True) -> None:
         """Store a request and call its `done`, before this returns (unless called by a listener)."""
         with self._lock:
             if self._closed:

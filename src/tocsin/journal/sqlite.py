@@ -1,6 +1,6 @@
 """The journal in a file: SQLite in WAL mode, one row per block of events, one block per commit.
 
-    submit ─▶ queue ─▶ committer's thread: Draft ─▶ one transaction ─▶ listeners ─▶ done
+    submit ─▶ queue ─▶ committer: Draft ─▶ one transaction ─▶ listeners ─▶ done
     reading: connections of its own (`reader.py`), never the writer's
 
 Promised: what `contract.py` promises. `synchronous=FULL`: a commit is on stable storage when it returns. A failed one
@@ -25,6 +25,7 @@ import pyarrow as pa
 from tocsin.clock import Clock, SystemClock
 from tocsin.errors import JournalDamagedError, JournalError
 from tocsin.journal.blocks import Stored, identities_of
+from tocsin.journal.checkpointer import Checkpointer
 from tocsin.journal.committer import Committer
 from tocsin.journal.contract import Block, Committed, Note, Request
 from tocsin.journal.draft import Draft
@@ -45,8 +46,8 @@ _log = logging.getLogger(__name__)
 class SqliteJournal:
     """A journal in a file. See `contract.Journal` for each method.
 
-    Concurrency: what changes the file or the counters below runs on the committer's thread; other threads only read the
-    counters, which are single attributes, and the file, through `Reader`.
+    Concurrency: what changes the file or the counters below is the committer's, one thing at a time; other threads only
+    read the counters, which are single attributes, and the file, through `Reader`.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class SqliteJournal:
             raise
         self._reader = Reader(self.path)
         self._committer = Committer(self._commit, delay=commit_delay, name=f"tocsin journal {self.path}")
+        self._checkpointer = Checkpointer(self.path, lambda: self._committer.run(self._store.checkpoint))
         self._merger = Merger(self._reader, self._replace, background=merge)
 
     @property
@@ -135,9 +137,13 @@ class SqliteJournal:
         """What is remembered, for the next opening by this process; see `__init__`."""
         return self._ids
 
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request, *, wake: bool = True) -> None:
         """See `contract.Journal.submit`."""
-        self._committer.submit(request)
+        self._committer.submit(request, wake=wake)
+
+    def commit_here(self) -> None:
+        """See `contract.Journal.commit_here`."""
+        self._committer.commit_here()
 
     def append(self, events: Sequence[Event], writer: str | None = None, position: int | None = None) -> list[int]:
         """See `contract.Journal.append`."""
@@ -226,6 +232,7 @@ class SqliteJournal:
                 return
             self._closed = True
             self._merger.close()
+            self._checkpointer.close()
             try:
                 end()
             finally:
@@ -269,7 +276,7 @@ class SqliteJournal:
         except sqlite3.Error as error:  # the next opening will say that it was not closed; nothing is lost
             _log.warning("the journal was not closed properly: %s", as_journal_error(error, self.path))
 
-    # Committing: all of it on the committer's thread.
+    # Committing: all of it by the committer.
 
     def _commit(self, queue: Iterator[Request]) -> None:
         draft = self._draft = Draft(self._head, self._newest, self._ids, self._answered)
@@ -297,7 +304,8 @@ class SqliteJournal:
             if request.durable:
                 _call(request)
         with contextlib.suppress(sqlite3.Error, OSError):  # chores: they come round again
-            self._store.tidy()
+            if self._store.tidy():
+                self._checkpointer.poke()
         self._merger.poke(draft.head - draft.base)
 
     def _tell(self, draft: Draft) -> None:
@@ -351,7 +359,7 @@ class SqliteJournal:
             highest = self._highest[writer]
             return None if highest is None or position > highest else self._store.answer(writer, position)
 
-    # Jobs: on the committer's thread, between two commits.
+    # Jobs: the committer's, between two commits.
 
     def _replace(self, merged: Stored, count: int) -> bool:
         with translated(self.path):

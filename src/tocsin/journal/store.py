@@ -3,7 +3,7 @@
 SQLite in WAL mode with `synchronous=FULL`: when a transaction returns it is on stable storage, and readers go on with
 what they see. Errors are SQLite's here; who calls turns them into ours.
 
-Concurrency: a connection for one thread, the committer's (after the opening).
+Concurrency: for one thread at a time, after the opening: see `committer`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tocsin import crashpoints
 from tocsin.clock import SECOND
 from tocsin.journal import contract, durably
 from tocsin.journal.blocks import Stored
+from tocsin.journal.checkpointer import CHECKPOINT
 from tocsin.journal.draft import Draft, never_stored, pack_offsets, unpack_offsets
 from tocsin.journal.migrations import migrate
 from tocsin.journal.reader import head_of, meta_of
@@ -27,12 +28,34 @@ from tocsin.journal.reader import head_of, meta_of
 __all__ = ["Store"]
 
 _INSERT = "INSERT INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_BLOCK = "first, last, arrived_first, arrived_last, format, checksum, statistics, publishers, data"
+# Blocks and state in one statement, which is a transaction. It matters: after each statement this thread must win back
+# the interpreter from the busy ones, so four instead of one would cost four waits.
+_ENTRIES = f"""
+    CREATE TEMP VIEW entries AS SELECT {_BLOCK}, '' AS name, x'' AS value FROM blocks;
+    CREATE TEMP TRIGGER block_in INSTEAD OF INSERT ON entries WHEN new.name IS NULL BEGIN
+        INSERT INTO blocks VALUES ({", ".join(f"new.{column}" for column in _BLOCK.split(", "))});
+    END;
+    CREATE TEMP TRIGGER state_in INSTEAD OF INSERT ON entries WHEN new.value IS NOT NULL BEGIN
+        INSERT INTO state VALUES (new.name, new.value) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+    END;
+    CREATE TEMP TRIGGER state_out INSTEAD OF INSERT ON entries WHEN new.name IS NOT NULL AND new.value IS NULL BEGIN
+        DELETE FROM state WHERE name = new.name;
+    END;
+"""
+_ENTRY = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_NO_STATE, _NO_BLOCK = (None,) * 2, (None,) * 9
+_MOST_ENTRIES = 16  # in one statement; of each number there is a statement to be kept
 _FORGET = """
     DELETE FROM writers WHERE name = ? AND position <=
         (SELECT position FROM writers WHERE name = ? ORDER BY position DESC LIMIT 1 OFFSET ?)
 """
 _LOG_PAGES = 4_000
 """Pages in the log before it is copied into the file: 16 MiB, which is still small and makes copying rare."""
+_LOG_BEHIND = 4
+"""Times as many pages before a commit copies it, should nobody else have done so."""
+_PAGE = 4096
+_COMMIT_PAGES = 3  # that a commit writes beside its data: about as many
 _LOG_MOST = 64 << 20
 """Bytes of the log that call for more: readers who are always there keep it from being begun anew."""
 _PATIENCE = 10_000
@@ -54,7 +77,7 @@ class Store:
             sqlite3.Error: it cannot be opened.
         """
         self.path = path
-        self._commits = 0
+        self._commits = self._pages = 0
         new = not os.path.exists(path)
         self.db = sqlite3.connect(
             f"file:{quote(path)}?mode=rwc", uri=True, isolation_level=None, check_same_thread=False
@@ -65,8 +88,9 @@ class Store:
             self.db.execute("PRAGMA journal_mode = WAL").fetchone()
             self.db.execute("PRAGMA synchronous = FULL")
             self.db.execute("PRAGMA fullfsync = ON")  # on macOS a plain flush stops at the drive's cache
-            self.db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-            self.db.execute(f"PRAGMA journal_size_limit = {2 * _LOG_PAGES * 4096}")
+            self.db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BEHIND * _LOG_PAGES}")
+            self.db.execute(f"PRAGMA journal_size_limit = {2 * _LOG_PAGES * _PAGE}")
+            self.db.executescript(_ENTRIES)
             self.crashed = not meta_of(self.db, "clean", 1)
             """Was the file not closed when it was last used?"""
             self.file_id = str(self.db.execute("SELECT value FROM meta WHERE name = 'file'").fetchone()[0])
@@ -87,14 +111,20 @@ class Store:
     def write(self, draft: Draft) -> None:
         """Store a draft in one transaction."""
         db = self.db
-        if draft.block_count == 1 and not (draft.state or draft.notes or draft.writers):
-            # A single statement is a transaction. It matters: after each statement this thread must win back the
-            # interpreter from the busy ones, so three instead of one would cost three waits.
-            for block in draft.blocks():
-                db.execute(_INSERT, astuple(block))
+        self._pages += _COMMIT_PAGES
+        if draft.block_count + len(draft.state) <= _MOST_ENTRIES and not (draft.notes or draft.writers):
+            blocks = list(draft.blocks())
+            self._pages += sum(len(block.data) for block in blocks) // _PAGE
+            entries = [(*astuple(block), *_NO_STATE) for block in blocks]
+            entries += [(*_NO_BLOCK, name, value) for name, value in draft.state.items()]
+            crashpoints.reach("before-commit")
+            values = ", ".join([_ENTRY] * len(entries))
+            db.execute(f"INSERT INTO entries VALUES {values}", [each for entry in entries for each in entry])
+            crashpoints.reach("after-commit")
             return
         with self._transaction("commit"):
             for block in draft.blocks():
+                self._pages += len(block.data) // _PAGE
                 db.execute(_INSERT, astuple(block))
             removed = [(name,) for name, value in draft.state.items() if value is None]
             kept = [(name, value) for name, value in draft.state.items() if value is not None]
@@ -153,6 +183,7 @@ class Store:
                 return False
             self.db.execute("DELETE FROM blocks WHERE first BETWEEN ? AND ?", place)
             self.db.execute(_INSERT, astuple(merged))
+            self._pages += count + len(merged.data) // _PAGE
             return True
 
     def trim(self, before: int) -> int | None:
@@ -190,11 +221,19 @@ class Store:
         finally:
             self.db.execute(f"PRAGMA busy_timeout = {_PATIENCE}")
 
-    def tidy(self) -> None:
-        """Keep the log from growing for ever; called after each commit, and cheap."""
+    def tidy(self) -> bool:
+        """Keep the log from growing for ever; called after each commit, and cheap. Is it so long that it be copied?"""
         self._commits += 1
         if self._commits % 64 == 0 and os.path.getsize(f"{self.path}-wal") > _LOG_MOST:
             self.shrink()
+        if self._pages < _LOG_PAGES:
+            return False
+        self._pages = 0
+        return True
+
+    def checkpoint(self) -> None:
+        """Copy what is in the log into the file, as far as readers let it."""
+        self.db.execute(CHECKPOINT).fetchall()
 
     def undo(self) -> None:
         """End a transaction that failed half-way, if there is one."""

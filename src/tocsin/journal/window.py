@@ -33,7 +33,7 @@ MAX_BYTES = 64 << 20
 _STRETCH = 128  # events made at a time: about a millisecond
 _MOST = 256  # stretches or blocks: they are looked through one by one
 _SAMPLED = 16  # one in so many events of a commit is measured, the others are taken to be like it
-_EVENT = 900  # bytes of an event with short texts, its times, and its entry here
+_EVENT = 600  # bytes of an event with its texts and times, and its entries here
 _SIZES: dict[type, int] = {bool: 0, type(None): 0, int: 32, float: 24}
 
 NO_ROWS: Mapping[int, bytes] = MappingProxyType({})
@@ -233,7 +233,7 @@ class _Recent(Generic[_Kept]):
 
 def size_of(event: Event) -> int:
     """Estimate the memory of an event, in bytes."""
-    size = _EVENT + 2 * (len(event.type) + len(event.source) + len(event.id))
+    size = _EVENT + len(event.type) + len(event.source) + len(event.id)
     if event.attributes:
         size += _size(event.attributes)
     data = event.data
@@ -250,7 +250,7 @@ def _size(value: Any) -> int:
         if kind is str or kind is bytes:
             size += sys.getsizeof(each)
         elif kind is dict:
-            size += 240 + 100 * len(each)  # the table, and names, which decoding shares when they are short
+            size += sys.getsizeof(each) + 24 * len(each) + sum(map(len, each))  # names are shared, mostly
             waiting += each.values()
         elif kind is list:
             size += 64 + 8 * len(each)

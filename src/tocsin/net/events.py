@@ -6,6 +6,8 @@ the journal: an offset that it claims is passed over.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from tocsin import cloudevents
@@ -18,6 +20,7 @@ from tocsin.model import Event
 __all__ = ["from_cloudevent", "from_packed", "to_cloudevent", "to_packed"]
 
 _pack = msgspec.msgpack.Encoder().encode
+_moment = lru_cache(64)(as_datetime)  # events of one commit have arrived at the same moment
 
 
 def to_packed(event: Event, largest: int = 0) -> bytes:
@@ -31,7 +34,7 @@ def from_packed(data: bytes, offset: int | None, arrived: int | None) -> Event:
     Raises:
         EventError: it is no event.
     """
-    return rowed.read(data, offset, as_datetime(arrived) if arrived is not None else None)
+    return rowed.read(data, offset, _moment(arrived) if arrived is not None else None)
 
 
 def to_cloudevent(event: Event) -> bytes:
@@ -54,7 +57,7 @@ def from_cloudevent(data: bytes, offset: int | None, arrived: int | None) -> Eve
 
 def _without_place(event: Event, offset: int | None, arrived: int | None) -> Event:
     """The event with the place that is said beside it, and no other."""
-    moment = as_datetime(arrived) if arrived is not None else None
+    moment = _moment(arrived) if arrived is not None else None
     msgspec.structs.force_setattr(event, "offset", offset)
     msgspec.structs.force_setattr(event, "arrived", moment)
     return event

@@ -86,16 +86,23 @@ class Guard:
     async def _publish_batch(self, events: Iterable[Event], batch: Batch | None) -> Any:
         """See `Bus.publish_many`; a batch that was stored before stores nothing."""
         given: list[Event] = events if isinstance(events, Rowed) else list(events)
+        return await self._bus._publish_batch(given, self._allowed(given, batch))
+
+    def _submit(self, events: list[Event], batch: Batch | None) -> Any:
+        """See `Bus._submit`."""
+        return self._bus._submit(events, self._allowed(events, batch))
+
+    def _allowed(self, events: list[Event], batch: Batch | None) -> Batch | None:
+        """See whether all may be published; returns the batch under a name of one's own."""
         allow, largest = self._rights.allow, self._principal.token.limits.event_size
-        for event in given:
+        for event in events:
             if event.__class__ is Event:  # the node takes nothing else
                 if not allow("publish", event.type):
                     self._caller.check("publish", event.type)
                 if largest is not None:
                     to_row(event, largest)  # raises if it is larger
-        if batch is not None:  # a number that another has given away must not be mine
-            batch = batch._replace(writer=f"{batch.writer}/{self._principal.name}")
-        return await self._bus._publish_batch(given, batch)
+        # A number that another has given away must not be mine.
+        return batch._replace(writer=f"{batch.writer}/{self._principal.name}") if batch is not None else None
 
     @property
     def spooled(self) -> int:

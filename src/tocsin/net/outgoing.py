@@ -1,28 +1,42 @@
 """What waits to be sent on one connection: in order, bounded, and never for long.
 
-Answers are bounded by the commands that are open, deliveries by credit and by `max_unsent`. A socket that takes nothing
-for `stuck` seconds is given up, so a reader that does not read costs nobody anything.
+What is said in one turn of the loop is written at once. Answers are bounded by the commands that are open, deliveries
+by credit and by `max_unsent`. A socket that takes nothing for `stuck` seconds is given up, so a reader that does not
+read costs nobody anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from tocsin.net.frames import ServerFrame
 from tocsin.net.protocol import Codec, Limits
 
-__all__ = ["Outgoing"]
+__all__ = ["Outgoing", "Outlet"]
 
-_LOOK = 0.1  # seconds after which the time that a message may take begins anew; looking at each would cost more
+_AT_ONCE = 256 * 1024  # bytes that are written before it is asked whether the socket takes more
+
+
+class Outlet(Protocol):
+    """Where messages go."""
+
+    @property
+    def is_writable(self) -> bool:
+        """Does the socket take more?"""
+
+    def write(self, messages: Iterable[bytes]) -> None:
+        """Write messages. Raises OSError if it is closed."""
 
 
 class Outgoing:
-    """The way out of one connection."""
+    """The way out of one connection. `flush` is to be called when the socket takes more again."""
 
     def __init__(
         self,
-        send: Callable[[bytes], Awaitable[None]],
+        outlet: Outlet,
         codec: Codec,
         limits: Limits,
         drained: Callable[[], None],
@@ -31,19 +45,20 @@ class Outgoing:
         """Begin to send.
 
         Args:
-            send: gives one message to the socket, and waits while that has no room.
+            outlet: takes the messages.
             codec: how frames are written.
             limits: of the connection.
             drained: called when there is room again after there was none.
             stuck: called when the socket takes nothing any more.
         """
-        self._send, self._codec, self._limits = send, codec, limits
+        self._outlet, self._codec, self._limits = outlet, codec, limits
         self._drained, self._stuck = drained, stuck
-        self._waiting: list[bytes] = []
+        self._waiting: deque[bytes] = deque()
         self._unsent = 0
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None  # there is one while something waits: most clients are idle
-        self._is_over = False
+        self._is_flushing = self._is_over = False
+        self._patience: asyncio.TimerHandle | None = None
+        self._empty: asyncio.Future[None] | None = None  # somebody waits until nothing waits
         self.last = self._loop.time()
         """When something was sent last."""
 
@@ -59,39 +74,63 @@ class Outgoing:
         message = self._codec.encode(frame)
         self._waiting.append(message)
         self._unsent += len(message)
-        if self._task is None:
-            self._task = self._loop.create_task(self._run())
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Write what waits, as far as the socket takes it."""
+        self._is_flushing = False
+        had_room, waiting, written = self.has_room, self._waiting, False
+        try:
+            while waiting and self._outlet.is_writable:
+                size, batch = 0, []
+                while waiting and size < _AT_ONCE:
+                    batch.append(waiting.popleft())
+                    size += len(batch[-1])
+                self._outlet.write(batch)
+                self._unsent -= size
+                written = True
+        except OSError:  # it is closed: this is the end of the connection
+            self._end()
+            self._stuck()
+            return
+        if written:
+            self.last = self._loop.time()
+            self._calm()
+        if not waiting:
+            self._tell_empty()
+        elif self._patience is None:
+            self._patience = self._loop.call_later(self._limits.stuck, self._give_up)
+        if not had_room and self.has_room:
+            self._drained()
 
     async def flushed(self) -> None:
         """Wait until everything was given to the socket, or nothing can be."""
-        while self._task is not None:
-            await asyncio.wait([self._task])
+        self.flush()
+        if self._waiting:
+            self._empty = self._loop.create_future()
+            await self._empty
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Send nothing more."""
-        self._is_over = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._end()
 
-    async def _run(self) -> None:
-        try:
-            async with asyncio.timeout(self._limits.stuck) as limit:
-                began = self._loop.time()
-                while self._waiting:
-                    batch, self._waiting = self._waiting, []
-                    for message in batch:
-                        await self._send(message)
-                        had_room = self.has_room
-                        self._unsent -= len(message)
-                        self.last = self._loop.time()
-                        if self.last - began > _LOOK:
-                            began = self.last
-                            limit.reschedule(began + self._limits.stuck)
-                        if not had_room and self.has_room:
-                            self._drained()
-        except Exception:  # the socket is closed, or takes nothing: either way this is the end of the connection
-            self._is_over = True
-            self._stuck()
-        finally:
-            self._task = None
+    def _give_up(self) -> None:
+        self._end()
+        self._stuck()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._waiting.clear()
+        self._calm()
+        self._tell_empty()
+
+    def _calm(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _tell_empty(self) -> None:
+        if self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)

@@ -17,7 +17,7 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tocsin.errors import NetworkError
 from tocsin.net.access import Caller, Gate
 from tocsin.net.doors import Doorkeeper, Tls, check_listening, is_loopback, tls_context
-from tocsin.net.http import Front, Upgraded, guarded, wire_of
+from tocsin.net.http import Front, Upgraded, guarded, upgraded
 from tocsin.net.protocol import LIMITS, REFUSED, Codec, Limits, choose
 from tocsin.net.session import Session
 from tocsin.node.pipeline import Node
@@ -43,23 +43,19 @@ Tokens = TokenStore | str | os.PathLike[str]
 
 
 class _Socket:
-    """A Starlette WebSocket as a session wants it."""
+    """A WebSocket as a session wants it."""
 
     def __init__(self, websocket: WebSocket, codec: Codec) -> None:
-        self._websocket = websocket
-        self._kind = "bytes" if codec.binary else "text"
+        self._websocket, self._wire, self._binary = websocket, upgraded(websocket.scope), codec.binary
+        self.listen, self.pause, self.resume = self._wire.listen, self._wire.pause, self._wire.resume
+        self.let_in = self._wire.let_in
 
-    async def receive(self) -> bytes | str | None:
-        message = await self._websocket.receive()
-        if message["type"] == "websocket.disconnect":
-            return None
-        text = message.get("text")
-        data: bytes | str = text if text is not None else message.get("bytes") or b""
-        return data
+    @property
+    def is_writable(self) -> bool:
+        return self._wire.is_writable
 
-    async def send(self, message: bytes) -> None:
-        content = message if self._kind == "bytes" else message.decode()
-        await self._websocket.send({"type": "websocket.send", self._kind: content})
+    def write(self, messages: Iterable[bytes]) -> None:
+        self._wire.write(messages, binary=self._binary)
 
     async def close(self, code: int, reason: str) -> None:
         with contextlib.suppress(RuntimeError, WebSocketDisconnect, OSError, TimeoutError):  # it may be closed already
@@ -112,10 +108,11 @@ class Server:
             behind = secrets.token_hex(6)
             caller = self.gate.admit(token, name, where, f"client-{behind}", behind)
             caller.watch(lambda error: session.leave(error.message, REFUSED, error))
-            wire_of(websocket.scope).let_in()
+            socket.let_in()
             return caller
 
-        session = Session(self.node, admit, self._arrive, _Socket(websocket, codec), codec)
+        socket = _Socket(websocket, codec)
+        session = Session(self.node, admit, self._arrive, socket, codec)
         self.sessions.add(session)
         try:
             if self.draining:

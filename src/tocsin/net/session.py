@@ -8,8 +8,10 @@ out; nobody else notices. When a connection is lost everything it had goes back 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
@@ -26,10 +28,11 @@ from tocsin.errors import (
 )
 from tocsin.journal.contract import CLIENT
 from tocsin.journal.rows import to_row
+from tocsin.model import Event
 from tocsin.net import frames
 from tocsin.net.access import Caller
 from tocsin.net.faults import to_wire
-from tocsin.net.outgoing import Outgoing
+from tocsin.net.outgoing import Outgoing, Outlet
 from tocsin.net.peers import PeerStreams
 from tocsin.net.protocol import BAD_HELLO, BROKEN, REFUSED, REPLACED, SLOW, VERSION, Codec, Limits
 from tocsin.net.streams import Streams
@@ -39,20 +42,28 @@ from tocsin.node.pipeline import Batch, Node
 __all__ = ["Session", "Socket"]
 
 _LONGEST_WRITER = 64
+_TURN = 64  # messages of one connection that are read in one turn of the loop
 _log = logging.getLogger("tocsin.net")
 
 
-class Socket(Protocol):
+class Socket(Outlet, Protocol):
     """What a session asks of a WebSocket."""
 
-    async def receive(self) -> bytes | str | None:
-        """The next message; None: there is no other."""
+    def listen(self, take: Callable[[bytes | str | None], None], drained: Callable[[], None]) -> None:
+        """Have every message handed to `take` (None: there is no other), and `drained` called when there is room."""
 
-    async def send(self, message: bytes) -> None:
-        """Send one, as soon as there is room."""
+    def pause(self) -> None:
+        """Read no more for now."""
+
+    def resume(self) -> None:
+        """Read on."""
 
     async def close(self, code: int, reason: str) -> None:
         """End the connection."""
+
+
+Begun = Coroutine[Any, Any, Raw] | tuple["asyncio.Future[Any]", Callable[[Any], Raw]]
+"""A command that has begun: what is left to do, or what it waits for and what makes its answer of that."""
 
 
 class _Leave(Exception):
@@ -93,8 +104,13 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._streams: Any = None  # from hello on
         self._peers: Any = None
-        self._commands: dict[type, Callable[[Any], Coroutine[Any, Any, Raw]]] = {}
-        self._open: set[asyncio.Task[None]] = set()
+        self._commands: dict[type, Callable[[Any], Begun]] = {}
+        self._inbox: deque[bytes | str | None] = deque()
+        self._turn = 0  # messages that were read in this turn of the loop
+        self._is_paused = False
+        self._greeting: asyncio.Task[None] | None = None
+        self._open: set[asyncio.Future[Any]] = set()
+        self._count = self._unbegun = 0  # commands that are open, and tasks of theirs that have not begun
         self._size = self._held = 0  # bytes: of the last frame, of commands that are open
         self._asking: dict[int, asyncio.Task[None]] = {}  # requests that may be dropped
         self._heard = self._loop.time()
@@ -105,29 +121,28 @@ class Session:
     async def run(self, limits: Limits) -> None:
         """Serve the connection to its end."""
         self.limits = limits
-        self._outgoing = Outgoing(self._socket.send, self._codec, limits, self._has_room_again, self._is_stuck)
-        reading = self._loop.create_task(self._read())
+        self._outgoing = Outgoing(self._socket, self._codec, limits, self._has_room_again, self._is_stuck)
+        late = self._loop.call_later(limits.hello, self._is_late)
         self._beat_later()
         leave = _Leave(1000)
         try:
-            ends: list[asyncio.Future[Any]] = [reading, self._leaving]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if self._leaving.done():
-                leave = self._leaving.result()
-            elif (error := reading.exception()) is not None:
-                leave = error if isinstance(error, _Leave) else _Leave(1011, reason="a defect of the server")
-                if not isinstance(error, _Leave):
-                    _log.error("a session has failed", exc_info=error)
+            self._socket.listen(self._take, self._outgoing.flush)
+            leave = await self._leaving
         finally:
+            late.cancel()
             self._beating.cancel()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            if self._greeting is not None:
+                self._greeting.cancel()
+                await asyncio.gather(self._greeting, return_exceptions=True)
             await self._finish(leave)
 
     def leave(self, reason: str, code: int = 1001, error: NetworkError | None = None) -> None:
         """End the session from outside; the client is told why."""
+        self._end(_Leave(code, error, reason))
+
+    def _end(self, leave: _Leave) -> None:
         if not self._leaving.done():
-            self._leaving.set_result(_Leave(code, error, reason))
+            self._leaving.set_result(leave)
 
     def replace(self) -> None:
         """A newer session has the name."""
@@ -143,9 +158,10 @@ class Session:
             self._outgoing.put(frames.Bye(leave.reason))
         if self._open and draining:
             await asyncio.wait(list(self._open), timeout=self.limits.stuck)
-        for task in list(self._open):
+        tasks = [each for each in self._open if isinstance(each, asyncio.Task)]  # others have futures of their own
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         try:
             if self._streams is not None:
                 self._streams.stop()  # nothing of what follows is told: the connection has ended, not what it had open
@@ -166,46 +182,77 @@ class Session:
                 await self._outgoing.flushed()
         except TimeoutError:
             pass
-        await self._outgoing.close()
+        self._outgoing.close()
         await self._socket.close(leave.code, leave.reason[:100])
 
     # -- coming in
 
-    async def _read(self) -> None:
-        try:
-            async with asyncio.timeout(self.limits.hello):
-                first = await self._receive()
-        except ProtocolError as error:
-            raise _Leave(BAD_HELLO, error) from None
-        except TimeoutError:
-            raise _Leave(BAD_HELLO, ProtocolError("no hello came in time", help="say hello first")) from None
-        if first is None:
-            return
-        await self._greet(first)
-        while (frame := await self._next()) is not None:
-            if isinstance(frame, frames.Bye):
-                self._clean = True
-                return
-            self._handle(frame)
-            while self._held > self.limits.max_held:  # it is not read faster than it can be stored
-                await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
-                self._heard = self._loop.time()
+    def _take(self, message: bytes | str | None) -> None:
+        self._inbox.append(message)
+        self._work()
 
-    async def _next(self) -> frames.ClientFrame | None:
-        try:
-            return await self._receive()
-        except ProtocolError as error:
-            raise _Leave(BROKEN, error) from None
+    def _next_turn(self) -> None:
+        self._turn = 0
+        self._work()
 
-    async def _receive(self) -> frames.ClientFrame | None:
-        message = await self._socket.receive()
+    def _work(self) -> None:
+        """Read what has come: so much in one turn of the loop, so that others have theirs."""
+        while self._inbox and not self._must_wait:
+            self._turn += 1
+            if self._turn == 1:
+                self._loop.call_soon(self._next_turn)
+            self._read(self._inbox.popleft())
+        if bool(self._inbox) != self._is_paused:
+            self._is_paused = not self._is_paused
+            (self._socket.pause if self._is_paused else self._socket.resume)()
+
+    @property
+    def _must_wait(self) -> bool:
+        """Is nothing more to be read now? It is not read faster than it can be stored."""
+        is_greeting = self._greeting is not None and self._streams is None
+        return is_greeting or self._turn >= _TURN or self._held > self.limits.max_held or self._leaving.done()
+
+    def _read(self, message: bytes | str | None) -> None:
         self._heard = self._loop.time()
-        if message is None:
-            return None
+        try:
+            if message is None:
+                self._end(_Leave(1000))
+            elif self._streams is None:
+                self._greeting = self._loop.create_task(self._greet(self._decoded(message)))
+                self._greeting.add_done_callback(self._has_greeted)
+            elif isinstance(frame := self._decoded(message), frames.Bye):
+                self._clean = True
+                self._end(_Leave(1000))
+            else:
+                self._handle(frame)
+        except _Leave as leave:
+            self._end(leave)
+        except ProtocolError as error:
+            self._end(_Leave(BROKEN if self._streams is not None else BAD_HELLO, error))
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        _log.error("a session has failed", exc_info=error)
+        self._end(_Leave(1011, reason="a defect of the server"))
+
+    def _decoded(self, message: bytes | str) -> frames.ClientFrame:
         self._size = len(message)
         if len(message) > self.limits.max_frame:
             raise ProtocolError(f"a frame has {len(message):,} bytes", help=f"send up to {self.limits.max_frame:,}")
         return self._codec.from_client(message)
+
+    def _is_late(self) -> None:
+        if self._greeting is None:
+            self._end(_Leave(BAD_HELLO, ProtocolError("no hello came in time", help="say hello first")))
+
+    def _has_greeted(self, task: asyncio.Task[None]) -> None:
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, _Leave):
+            self._end(error)
+        elif error is not None:
+            self._fail(error)
+        self._work()
 
     async def _greet(self, frame: frames.ClientFrame) -> None:
         if not isinstance(frame, frames.Hello):
@@ -252,7 +299,7 @@ class Session:
     def _handle(self, frame: frames.ClientFrame) -> None:
         work = self._commands.get(type(frame))
         if work is not None:
-            self._begin(frame, work(frame))
+            self._begin(frame, work)
             return
         match frame:
             case frames.Taken():
@@ -279,17 +326,65 @@ class Session:
 
     # -- commands
 
-    def _begin(self, frame: Any, work: Coroutine[Any, Any, Raw]) -> None:
+    def _begin(self, frame: Any, command: Callable[[Any], Begun]) -> None:
         """Carry out a command beside others, and answer it."""
         n: int | None = frame.n
-        if len(self._open) >= self.limits.max_open:
-            work.close()
-            error = OverloadError(f"{len(self._open):,} commands are open", help="wait for answers first")
+        if self._count >= self.limits.max_open:
+            error = OverloadError(f"{self._count:,} commands are open", help="wait for answers first")
             self._outgoing.put(frames.Failed(to_wire(error), n))
             return
-        task = self._loop.create_task(self._answered(n, work))
-        self._open.add(task)
+        if self._unbegun:  # what came before has not begun
+            self._begin_task(frame, self._later(command, frame))
+            return
+        try:
+            begun = command(frame)
+        except Exception as error:
+            self._refuse(n, error)
+            return
+        if isinstance(begun, tuple):
+            waited, answer = begun
+            self._opened(waited)
+            waited.add_done_callback(partial(self._is_stored, n, answer, self._size))
+        else:
+            self._begin_task(frame, begun)
+
+    async def _later(self, command: Callable[[Any], Begun], frame: Any) -> Raw:
+        begun = command(frame)
+        if not isinstance(begun, tuple):
+            return await begun
+        waited, answer = begun
+        return answer(await asyncio.shield(waited))
+
+    def _opened(self, waited: asyncio.Future[Any]) -> None:
+        self._open.add(waited)
+        self._count += 1
         self._held += self._size
+
+    def _closed(self, waited: asyncio.Future[Any], size: int) -> None:
+        self._open.discard(waited)
+        self._count -= 1
+        self._held -= size
+        if self._inbox:
+            self._heard = self._loop.time()
+            self._work()
+
+    def _is_stored(self, n: int | None, answer: Callable[[Any], Raw], size: int, waited: asyncio.Future[Any]) -> None:
+        """What a command has waited for without a task is there."""
+        try:
+            value = answer(waited.result())
+        except asyncio.CancelledError:  # the node is closing
+            pass
+        except Exception as error:
+            self._refuse(n, error)
+        else:
+            if n is not None:
+                self._outgoing.put(frames.Done(n, value))
+        self._closed(waited, size)
+
+    def _begin_task(self, frame: Any, work: Coroutine[Any, Any, Raw]) -> None:
+        task = self._loop.create_task(self._answered(frame.n, work))
+        self._unbegun += 1
+        self._opened(task)
         task.add_done_callback(partial(self._is_done, work, self._size))
         if isinstance(frame, frames.Opening):
             self._streams.begin(frame.sub, frame.n, task)
@@ -298,38 +393,52 @@ class Session:
             task.add_done_callback(partial(self._answered_request, frame.n))
 
     def _is_done(self, work: Coroutine[Any, Any, Raw], size: int, task: asyncio.Task[None]) -> None:
-        self._open.discard(task)
-        self._held -= size
-        work.close()  # it may have been cancelled before it began
+        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:  # it was cancelled before it began
+            self._unbegun -= 1
+            work.close()
+        self._closed(task, size)
 
     def _answered_request(self, n: int, task: asyncio.Task[None]) -> None:
         if self._asking.get(n) is task:
             del self._asking[n]
 
     async def _answered(self, n: int | None, work: Coroutine[Any, Any, Raw]) -> None:
+        self._unbegun -= 1
         try:
             value = await work
-        except TocsinError as error:
-            self._outgoing.put(frames.Failed(to_wire(error), n))
         except Exception as error:
-            _log.exception("a command has failed")
-            self._outgoing.put(frames.Failed(to_wire(error), n))
+            self._refuse(n, error)
         else:
             if n is not None:
                 self._outgoing.put(frames.Done(n, value))
 
-    async def _publish(self, frame: frames.Publish) -> Raw:
+    def _refuse(self, n: int | None, error: Exception) -> None:
+        if not isinstance(error, TocsinError):
+            _log.error("a command has failed", exc_info=error)
+        self._outgoing.put(frames.Failed(to_wire(error), n))
+
+    def _publish(self, frame: frames.Publish) -> Begun:
         self.caller.spend(len(frame.events), sum(map(len, frame.events)))
         events = self._codec.read_events(frame.events)
         largest = self.limits.max_event
         if any(len(part) > largest for part in frame.events):  # else no payload can be
             for event in events:
                 to_row(event, largest)
-        if frame.writer is None:
-            return self._codec.value(await self._bus.publish_many(events))
-        if frame.position is None or not 0 < len(frame.writer) <= _LONGEST_WRITER:
-            raise ProtocolError("a writer and a position go together", field="writer", help="give both, or neither")
-        batch = Batch(CLIENT + frame.writer, frame.position)  # never the name of a writer of the node's own
+        batch = None
+        if frame.writer is not None:
+            if frame.position is None or not 0 < len(frame.writer) <= _LONGEST_WRITER:
+                raise ProtocolError("a writer and a position go together", field="writer", help="give both, or neither")
+            batch = Batch(CLIENT + frame.writer, frame.position)  # never the name of a writer of the node's own
+        stored = self._bus._submit(events, batch)
+        if stored is None:
+            return self._publish_later(events, batch)
+        return stored, partial(self._published, events)
+
+    def _published(self, events: list[Event], offsets: list[int]) -> Raw:
+        return self._codec.value([(event.id, offset) for event, offset in zip(events, offsets, strict=True)])
+
+    async def _publish_later(self, events: list[Event], batch: Batch | None) -> Raw:
+        """There is no room at this moment."""
         return self._codec.value(await self._bus._publish_batch(events, batch))
 
     async def _call(self, frame: frames.Call) -> Raw:

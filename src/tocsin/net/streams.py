@@ -7,6 +7,7 @@ was open goes back with the session.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Raw
@@ -25,6 +26,9 @@ __all__ = ["Streams"]
 
 P = TypeVar("P", bound=Pump)
 _OPTIONS = (*Options.__struct_fields__, "placement")
+# What was settled makes room for more. Who has settled waits for the answer, and mostly has something else to do then:
+# it is sent before what is next, if it is stored within so many turns of the loop.
+_ANSWER_FIRST = 5
 _KEPT_CLOSED = 64  # closed subscriptions whose deliveries may still be settled
 
 
@@ -46,6 +50,7 @@ class Streams:
         self._opening: dict[int, asyncio.Task[None]] = {}  # what is not open yet
         self._asked: dict[asyncio.Task[None], int] = {}  # the numbers of those commands
         self._is_pushing = self._stopped = False
+        self._turns = 0  # of the loop, until it is pushed
         self._loop = asyncio.get_running_loop()
 
     # -- opening and closing
@@ -152,8 +157,32 @@ class Streams:
         self.add(frame.sub, pump)
         return self.codec.value(None)
 
-    async def settle(self, frame: frames.Settle) -> Raw:
-        """Settle deliveries."""
+    def settle(self, frame: frames.Settle) -> Any:
+        """Settle deliveries: what is left to do, or what it waits for and what makes the answer."""
+        if frame.extend or frame.nak or frame.term:
+            return self._settle(frame)
+        pump = self._subscription(frame.sub)
+        numbers = pump.unsettled(frame.ack)
+        self._turns = _ANSWER_FIRST
+        try:
+            stored = set(self._node.post.settle_now(pump.deliveries(numbers)))
+        finally:
+            self._turns = 0
+        if len(stored) != 1:  # none, or some had been settled before, and that is not stored yet
+            return self._settled(pump, numbers, stored)
+        return stored.pop(), partial(self._are_settled, pump, numbers)
+
+    def _are_settled(self, pump: SubscriptionPump, numbers: list[int], _: object = None) -> Raw:
+        pump.forget(numbers)
+        pump.tell_recalled()  # before the answer: what was settled may have shut the window
+        return self.codec.value(None)
+
+    async def _settled(self, pump: SubscriptionPump, numbers: list[int], stored: set[asyncio.Future[None]]) -> Raw:
+        for done in stored:
+            await asyncio.shield(done)
+        return self._are_settled(pump, numbers)
+
+    async def _settle(self, frame: frames.Settle) -> Raw:
         pump, post = self._subscription(frame.sub), self._node.post
         for number in frame.extend:
             await post.extend(pump.delivery(number))
@@ -165,8 +194,7 @@ class Streams:
         for number, reason in frame.term:
             await post.terminate(pump.delivery(number), reason)
             pump.forget([number])
-        pump.tell_recalled()  # before the answer: what was settled may have shut the window
-        return self.codec.value(None)
+        return self._are_settled(pump, [])
 
     async def reclaim(self, frame: frames.Reclaim) -> Raw:
         """Deliveries of an earlier connection are still in hand."""
@@ -217,7 +245,13 @@ class Streams:
         """Something may be there to send: look once, for all that comes in this turn of the loop."""
         if not self._is_pushing:
             self._is_pushing = True
-            self._loop.call_soon(self.push)
+            self._loop.call_soon(self._push_after, self._turns)
+
+    def _push_after(self, turns: int) -> None:
+        if turns:
+            self._loop.call_soon(self._push_after, turns - 1)
+        else:
+            self.push()
 
     def push(self) -> None:
         """Send what there is, as far as credit and room go."""

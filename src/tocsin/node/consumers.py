@@ -122,7 +122,7 @@ class _Before:
         with contextlib.suppress(TocsinError):  # the disk may be what failed
             if self._options is not None:
                 mailbox.options = self._options
-                await node.keeper.save(mailbox, whole=True)
+                await asyncio.shield(node.keeper.save(mailbox, whole=True))
             else:
                 node.mailboxes.pop(mailbox.name, None)
                 await node.keeper.forget(mailbox.name)
@@ -317,7 +317,7 @@ async def _unsubscribe(node: Node, mailbox: Mailbox, consumer: str, subscription
         node.lanes.pass_on_to_any(mailbox, lane)
         mailbox.end(lane, node.head)
         mailbox.drop(lane, node.window.get)
-    await node.keeper.save(mailbox, whole=True)  # also if it has ended before: that may not be stored yet
+    await asyncio.shield(node.keeper.save(mailbox, whole=True))  # also if it has ended: that may not be stored yet
 
 
 async def forget(node: Node, consumer: str) -> None:
@@ -331,7 +331,7 @@ async def forget(node: Node, consumer: str) -> None:
                     await node.post.close_handle(handle, keep=not leaves)
         if leaves:
             mailbox.members.discard(consumer)
-            await node.keeper.save(mailbox, whole=True)
+            await asyncio.shield(node.keeper.save(mailbox, whole=True))
         else:
             await _drop(node, mailbox)
         node.peers.demand_changed()

@@ -18,6 +18,7 @@ import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from threading import get_ident
 from typing import NamedTuple
 
 from tocsin import crashpoints
@@ -35,6 +36,7 @@ from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 from tocsin.node.lanes import OpenLanes
 from tocsin.node.post import PostOffice
+from tocsin.node.promptly import Promptly
 from tocsin.node.sessions import Peers
 from tocsin.node.through import seen_through
 from tocsin.node.watcher import Watcher
@@ -100,11 +102,14 @@ class Node:
         self.closed = False
         self._loop = asyncio.get_running_loop()
         self._inbox: deque[Committed | Request] = deque()
+        self._promptly = Promptly(lambda: self.journal, self._from_journal)
         self._is_notified = False
+        self._thread = get_ident()
         self._answers: dict[int, asyncio.Future[list[int]]] = {}
         self._waiting_events = 0
         self._room = asyncio.Event()
         self._alarm = asyncio.Event()
+        self._due: int | None = None  # when it is looked next; None: that is not known
         self._saved_at = self.head
         self._known_drift = 0.0
         self._ahead = 0
@@ -154,14 +159,24 @@ class Node:
             OverloadError: there was no room for them in time; none was stored.
             WriterError: the writer of the batch has stored a later one, and not this.
         """
+        await self.room_for(len(events))
+        offsets = await self._submit(events, by, batch)
+        # As `Published(…)` makes them, in half the time.
+        return [_new(Published, (event.id, offset)) for event, offset in zip(events, offsets, strict=True)]
+
+    def submit(self, events: Sequence[Event], by: str, batch: Batch | None) -> asyncio.Future[list[int]] | None:
+        """As `publish`: begin to store events; the future has their offsets. None: there is no room at this moment."""
+        return self._submit(events, by, batch) if self._has_room(len(events)) else None
+
+    def _submit(self, events: Sequence[Event], by: str, batch: Batch | None) -> asyncio.Future[list[int]]:
         for event in events:
             if event.__class__ is not Event or event.type.startswith("tocsin.") or event.source == SOURCE:
                 raise refused(event)
-        await self.room_for(len(events))
         is_durable = batch is not None or any(event.persistent for event in events)
-        offsets = await self.store(events=events, by=by, durable=is_durable, largest=MAX_EVENT_BYTES, batch=batch)
-        # As `Published(…)` makes them, in half the time.
-        return [_new(Published, (event.id, offset)) for event, offset in zip(events, offsets, strict=True)]
+        return self.store(events=events, by=by, durable=is_durable, largest=MAX_EVENT_BYTES, batch=batch)
+
+    def _has_room(self, count: int) -> bool:
+        return not self._waiting_events or self._waiting_events + count <= self._max_waiting
 
     async def room_for(self, count: int) -> None:
         """Wait until so many events more may be on their way.
@@ -169,11 +184,11 @@ class Node:
         Raises:
             OverloadError: that took too long.
         """
-        if not self._waiting_events or self._waiting_events + count <= self._max_waiting:
+        if self._has_room(count):
             return
         try:
             async with asyncio.timeout(self._patience):
-                while self._waiting_events and self._waiting_events + count > self._max_waiting:
+                while not self._has_room(count):
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
@@ -210,7 +225,7 @@ class Node:
         self._answers[id(request)] = answer
         self._waiting_events += len(events)
         try:
-            self.journal.submit(request)
+            self._promptly.submit(request)
         except TocsinError:
             del self._answers[id(request)]
             self._waiting_events -= len(events)
@@ -220,8 +235,10 @@ class Node:
     # -- back from the journal
 
     def _hear(self, news: Committed | Request) -> None:
-        """Called on the journal's thread: pass it on to the loop, once for many."""
+        """Called where a commit was made: pass it on to the loop, once for many."""
         self._inbox.append(news)
+        if self._promptly.is_committing and get_ident() == self._thread:
+            return  # it looks by itself
         if not self._is_notified:
             self._is_notified = True
             self._loop.call_soon_threadsafe(self._from_journal)
@@ -264,6 +281,11 @@ class Node:
     def ring_later(self) -> None:
         """Look anew at what is due next."""
         self._alarm.set()
+
+    def ring_by(self, due: int | None) -> None:
+        """Look anew at what is due next, if this is due before all that is known; None: it is never due."""
+        if due is not None and (self._due is None or due < self._due):
+            self._alarm.set()
 
     def _look_at_wall_clock(self) -> None:
         """Report a wall clock that was set: journal time does not follow it before the journal is opened again."""
@@ -312,12 +334,14 @@ class Node:
     async def _keep_time(self) -> None:
         while True:
             self._alarm.clear()
+            self._due = None  # what comes while it looks may have been passed over
             try:
                 due = await self.ring()
             except Exception:  # a defect of ours: redelivery must go on
                 _log.exception("the clock's work failed")
                 due = self.now() + _RETRY * SECOND
             self._look_at_wall_clock()
+            self._due = due
             await self.clock.wait(self._alarm, due)
 
     # -- the end

@@ -76,8 +76,8 @@ class PostOffice:
         if is_group or (mailbox.handles > 1 and not handle.lends):
             node.lanes.wake_all(mailbox)  # somebody may have waited for this one's turn
         deliveries = [self._delivery(handle, item.event, item) for item in items if item.event is not None]
-        node.ring_later()
         if not handle.lends:
+            node.ring_by(mailbox.next_alarm())
             self._delivered(deliveries)
         return deliveries
 
@@ -94,7 +94,7 @@ class PostOffice:
             self._node.keeper.save(None, notes=notes)
         settled = [each for each in deliveries if each.handle.mailbox.options.auto_ack]
         if settled:
-            self._settle_now(settled)
+            self.settle_now(settled)
 
     def claim(self, deliveries: list[Delivery]) -> None:
         """What was lent (`Subscription.lends`) is in somebody's hands now: as if it were handed out at this moment.
@@ -111,7 +111,8 @@ class PostOffice:
                 mailbox.notices.tell(Notice("tocsin.cancelled", delivery.event.id, now, about))
                 node.lanes.wake_all(mailbox)
         self._delivered(mine)
-        node.ring_later()
+        if deliveries:
+            node.ring_by(deliveries[0].handle.mailbox.next_alarm())
 
     def return_lent(self, deliveries: list[Delivery], *, quiet: bool = True) -> None:
         """What was lent is not wanted: it waits for its turn again, as if it had not been lent.
@@ -255,10 +256,10 @@ class PostOffice:
 
     async def settle(self, deliveries: list[Delivery]) -> None:
         """See `handles.Post`."""
-        for done in self._settle_now(deliveries):
+        for done in dict.fromkeys(self.settle_now(deliveries)):
             await asyncio.shield(done)
 
-    def _settle_now(self, deliveries: list[Delivery]) -> list[asyncio.Future[None]]:
+    def settle_now(self, deliveries: list[Delivery]) -> list[asyncio.Future[None]]:
         """Settle in memory and have it stored, each mailbox with what settling publishes. All or none."""
         by_mailbox: dict[str, list[Delivery]] = {}
         for delivery in dict.fromkeys(deliveries):
@@ -359,7 +360,7 @@ class PostOffice:
                 letter = letter.replace(correlation_id=event.id, classification=event.classification)
             letters.append(letter)
             notes.append(Note(item.offset, self._node.now(), "dead", mailbox.title))
-        await self._node.keeper.save(mailbox, letters, notes)
+        await asyncio.shield(self._node.keeper.save(mailbox, letters, notes))  # others wait for it, too
 
     async def close_handle(self, handle: Subscription, *, keep: bool = False) -> None:
         """See `handles.Post`. With `keep`, what is in its hands stays there until it is settled or its time is up."""

@@ -7,7 +7,6 @@ the lowest priority there is. What is dropped leaves at once; its place in the h
 from __future__ import annotations
 
 import heapq
-from typing import NamedTuple
 
 from tocsin.delivery.handles import Delivery
 from tocsin.delivery.owners import Options
@@ -15,9 +14,7 @@ from tocsin.delivery.owners import Options
 __all__ = ["Buffer"]
 
 
-class _Sent(NamedTuple):
-    rank: tuple[int, int]
-    number: int
+_Place = tuple[int, int, int]  # a rank, an offset, a number
 
 
 class Buffer:
@@ -26,8 +23,8 @@ class Buffer:
     def __init__(self) -> None:
         """Begin empty."""
         self._held: dict[int, Delivery] = {}
-        self._urgent: list[_Sent] = []
-        self._lowest: list[_Sent] = []  # the same, the other way round; only if turns are shared
+        self._urgent: list[_Place] = []
+        self._lowest: list[_Place] = []  # the same, the other way round; only if turns are shared
         self._since_fair = 0.0
 
     def __len__(self) -> int:
@@ -42,9 +39,9 @@ class Buffer:
         """One has come."""
         self._held[number] = delivery
         level = delivery.event.priority if options.order == "priority" else 0
-        heapq.heappush(self._urgent, _Sent((-level, delivery.offset), number))
+        heapq.heappush(self._urgent, (-level, delivery.offset, number))
         if options.fair:
-            heapq.heappush(self._lowest, _Sent((level, delivery.offset), number))
+            heapq.heappush(self._lowest, (level, delivery.offset, number))
 
     def pop(self, options: Options) -> Delivery | None:
         """The next to be handed out."""
@@ -55,7 +52,7 @@ class Buffer:
                 self._since_fair -= 1
                 heap = self._lowest
         while heap:
-            number = heapq.heappop(heap).number
+            number = heapq.heappop(heap)[2]
             if (delivery := self._held.pop(number, None)) is not None:
                 return delivery
         return None

@@ -42,6 +42,8 @@ class Desk:
         self._returned: dict[int, list[int]] = {}
         self._touched: dict[int, RemoteSubscription] = {}
         self._is_flushing = False
+        self._settling: dict[RemoteSubscription, list[tuple[asyncio.Future[None], list[Delivery]]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def number(self) -> int:
         """A number for a subscription or a watch."""
@@ -200,12 +202,50 @@ class Desk:
             if delivery.item is not None and (delivery.settled is None or _has_failed(delivery.settled)):
                 fresh.setdefault(delivery.handle, []).append(delivery)
         for handle, mine in fresh.items():
-            task = asyncio.ensure_future(self._settle(handle, mine, lambda s, ns, n: frames.Settle(s, n, ack=ns)))
-            task.add_done_callback(_has_failed)  # who waits for it may have been cancelled, and looks no more
+            done = self._settle_soon(handle, mine)
             for delivery in mine:
-                delivery.settled = task
+                delivery.settled = done
         for done in dict.fromkeys(each.settled for each in deliveries if each.settled is not None):
             await asyncio.shield(done)
+
+    def _settle_soon(self, handle: RemoteSubscription, deliveries: list[Delivery]) -> asyncio.Future[None]:
+        """Settle with all that is settled in this turn of the loop: one frame, and one answer."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(_has_failed)  # who waits for it may have been cancelled, and looks no more
+        if handle not in self._settling:
+            self._settling[handle] = []
+            task = asyncio.ensure_future(self._settle_together(handle))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._settling[handle].append((done, deliveries))
+        return done
+
+    async def _settle_together(self, handle: RemoteSubscription) -> None:
+        calls = self._settling.pop(handle)
+        try:
+            await self._acknowledge(handle, [each for _, mine in calls for each in mine])
+        except DeliveryError as error:
+            if len(calls) == 1:
+                _tell(calls[0][0], error)
+                return
+            for done, mine in calls:  # one of them is refused, and that need not be the others' fault
+                for delivery in mine:
+                    delivery.settled = done
+                try:
+                    await self._acknowledge(handle, mine)
+                except Exception as refusal:
+                    _tell(done, refusal)
+                else:
+                    _tell(done)
+        except BaseException as error:
+            for done, _ in calls:
+                _tell(done, error)
+        else:
+            for done, _ in calls:
+                _tell(done)
+
+    async def _acknowledge(self, handle: RemoteSubscription, deliveries: list[Delivery]) -> None:
+        await self._settle(handle, deliveries, lambda s, ns, n: frames.Settle(s, n, ack=ns))
 
     async def give_back(self, delivery: Delivery, delay: float) -> None:
         """See `handles.Post`."""
@@ -290,6 +330,17 @@ def _done() -> asyncio.Future[None]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done
+
+
+def _tell(done: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    elif isinstance(error, asyncio.CancelledError):
+        done.cancel()
+    else:
+        done.set_exception(error)
 
 
 def _has_failed(done: asyncio.Future[None]) -> bool:

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from msgspec import Raw
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from tocsin.errors import ConnectionLostError, JournalError, NetworkError, ProtocolError, TocsinError
@@ -27,7 +26,7 @@ from tocsin.net import frames
 from tocsin.net.faults import from_wire
 from tocsin.net.protocol import LIMITS, MSGPACK, VERSION
 from tocsin.remote.credentials import NONE, Credentials
-from tocsin.remote.wire import Lost, Wire, open_socket, replaced
+from tocsin.remote.wire import Lost, Socket, Wire, open_socket, replaced
 
 __all__ = ["Link", "Lost"]
 
@@ -317,7 +316,7 @@ class Link:
         else:
             _log.error("the connection to %s is over: %s", self.url, error)
 
-    async def _live(self, socket: ClientConnection) -> None:
+    async def _live(self, socket: Socket) -> None:
         """One connection, from hello to its end."""
         loop = asyncio.get_running_loop()
         wire = Wire(socket, self._take)

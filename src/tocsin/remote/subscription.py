@@ -31,7 +31,7 @@ _TIDY = 4096  # offsets handed out before those that need no remembering are for
 _REMEMBERED = 100_000  # and that are remembered at most: what was handed out before may come again
 
 
-class Sent(msgspec.Struct, frozen=True):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What the node knows a delivery by: its number, on the connection of a generation."""
 
     number: int

@@ -1,6 +1,9 @@
 """One connection to a node: hello, frames out in order, frames in as they come, and a beat when nothing was said.
 
 A wire ends once: when the socket closes, when the node says what means nothing, or after too much silence.
+
+What is said in one turn of the loop is written at once, and what is heard is handed over as it is read: a queue and a
+task for every message would cost more than the message.
 """
 
 from __future__ import annotations
@@ -8,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidURI
+from websockets.frames import DATA_OPCODES, Frame
+from websockets.protocol import Event, State
 from websockets.typing import Subprotocol
 
 from tocsin.errors import NetworkError, OverloadError, ProtocolError, ReplacedError, TocsinError
@@ -24,7 +28,7 @@ from tocsin.net.faults import from_wire
 from tocsin.net.protocol import BROKEN, MSGPACK
 from tocsin.remote.credentials import Credentials
 
-__all__ = ["Lost", "Wire", "open_socket", "replaced"]
+__all__ = ["Lost", "Socket", "Wire", "open_socket", "replaced"]
 
 PATH: Final = "/bus"
 _log = logging.getLogger("tocsin.remote")
@@ -39,8 +43,36 @@ def replaced(name: str | None) -> ReplacedError:
     return ReplacedError(f"a newer session has the name {name!r}", help="give every program its own name")
 
 
+class Socket(ClientConnection):
+    """A WebSocket that hands messages over as they are read, and writes many at once."""
+
+    take: Callable[[bytes], None] | None = None
+    """Gets every message, once it is set."""
+
+    _parts: tuple[bytes, ...] = ()
+
+    def process_event(self, event: Event) -> None:
+        """See `ClientConnection`."""
+        if self.take is None or not isinstance(event, Frame) or event.opcode not in DATA_OPCODES:
+            super().process_event(event)
+        elif event.fin and not self._parts:
+            self.take(bytes(event.data))
+        else:  # a proxy may have cut it
+            self._parts += (bytes(event.data),)
+            if event.fin:
+                parts, self._parts = self._parts, ()
+                self.take(b"".join(parts))
+
+    def write(self, messages: Iterable[bytes]) -> None:
+        """Write messages, without waiting for room."""
+        if self.protocol.state is State.OPEN:
+            for message in messages:
+                self.protocol.send_binary(message)
+            self.transport.write(b"".join(self.protocol.data_to_send()))
+
+
 @asynccontextmanager
-async def open_socket(url: str, credentials: Credentials, patience: float) -> AsyncIterator[ClientConnection]:
+async def open_socket(url: str, credentials: Credentials, patience: float) -> AsyncIterator[Socket]:
     """A WebSocket to a node.
 
     Raises:
@@ -61,20 +93,26 @@ async def open_socket(url: str, credentials: Credentials, patience: float) -> As
         open_timeout=patience,
         close_timeout=1,
         ssl=credentials.context(url),
+        create_connection=Socket,
     ) as socket:
+        assert isinstance(socket, Socket)
         yield socket
 
 
 class Wire:
     """A connection on which hello was said."""
 
-    def __init__(self, socket: ClientConnection, take: Callable[[frames.ServerFrame], None]) -> None:
-        """Use a socket; `take` gets every frame."""
+    def __init__(self, socket: Socket, take: Callable[[frames.ServerFrame], None]) -> None:
+        """Use a socket; `take` gets every frame after the welcome."""
         self._socket, self._take = socket, take
-        self._waiting: deque[bytes] = deque()
-        self._wake = asyncio.Event()
+        self._waiting: list[bytes] = []
+        self._is_flushing = False
+        self._draining: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._first: asyncio.Future[frames.ServerFrame] = self._loop.create_future()
+        self._over = asyncio.Event()
         self._said = self._heard = self._loop.time()
+        socket.take = self._read
 
     async def greet(self, hello: frames.Hello) -> frames.Welcome:
         """Say hello; returns the welcome.
@@ -83,8 +121,16 @@ class Wire:
             NetworkError, OverloadError: the node does not let you in.
             Lost: not now.
         """
-        await self._socket.send(MSGPACK.encode(hello))
-        first = MSGPACK.from_server(await self._socket.recv())
+        self.put(MSGPACK.encode(hello))
+        closing = self._loop.create_task(self._socket.wait_closed())
+        try:
+            either: list[asyncio.Future[Any]] = [self._first, closing]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            closing.cancel()
+        if not self._first.done():
+            raise Lost
+        first = self._first.result()
         if isinstance(first, frames.Failed):
             refusal = from_wire(first.error)
             raise refusal if isinstance(refusal, NetworkError | OverloadError) else NetworkError(str(refusal))
@@ -97,11 +143,13 @@ class Wire:
     def put(self, message: bytes) -> None:
         """Send a frame after those before it."""
         self._waiting.append(message)
-        self._wake.set()
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
 
     def begin(self, limits: dict[str, float]) -> list[asyncio.Task[None]]:
         """Start to work; when one of these is done, the connection is at its end. The first is done when it is."""
-        return [self._loop.create_task(work) for work in (self._read(), self._write(), self._beat(limits))]
+        return [self._loop.create_task(work) for work in (self._closed(), self._beat(limits), self._failed())]
 
     @property
     def refusal(self) -> ProtocolError | None:
@@ -114,8 +162,8 @@ class Wire:
         """Send what waits, say goodbye, and end."""
         with contextlib.suppress(ConnectionClosed, TimeoutError):
             async with asyncio.timeout(5):
-                while self._waiting:
-                    await self._socket.send(self._waiting.popleft())
+                waiting, self._waiting = self._waiting, []
+                self._socket.write(waiting)
                 await self._socket.send(MSGPACK.encode(frames.Bye("closed")))
                 await self._socket.close()
 
@@ -123,23 +171,44 @@ class Wire:
         """Break off without a word, as a crash would."""
         self._socket.transport.abort()
 
-    async def _read(self) -> None:
+    def _read(self, message: bytes) -> None:
+        self._heard = self._loop.time()
+        if self._over.is_set():
+            return
         try:
-            async for message in self._socket:
-                self._heard = self._loop.time()
-                self._take(MSGPACK.from_server(message))
-        except ConnectionClosed:
-            pass
+            frame = MSGPACK.from_server(message)
+            if self._first.done():
+                self._take(frame)
+            else:
+                self._first.set_result(frame)
         except TocsinError as error:
             _log.error("the node says what means nothing: %s", error)
+            self._over.set()
+        except Exception:
+            _log.exception("what the node says cannot be taken")
+            self._over.set()
 
-    async def _write(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._waiting:
-                await self._socket.send(self._waiting.popleft())
-                self._said = self._loop.time()
+    def _flush(self) -> None:
+        """Write what waits, unless so much was written that the socket takes no more for now."""
+        self._is_flushing = False
+        if self._socket.paused:
+            self._is_flushing = True
+            self._draining = self._loop.create_task(self._drain())
+            return
+        waiting, self._waiting = self._waiting, []
+        self._socket.write(waiting)
+        self._said = self._loop.time()
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.drain()
+            self._flush()
+
+    async def _closed(self) -> None:
+        await self._socket.wait_closed()
+
+    async def _failed(self) -> None:
+        await self._over.wait()
 
     async def _beat(self, limits: dict[str, float]) -> None:
         while self._loop.time() - self._heard < limits["silence"]:

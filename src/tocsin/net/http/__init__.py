@@ -1,6 +1,7 @@
 """HTTP: every route of docs/HTTP.md."""
 
 from tocsin.net.http.front import Front
-from tocsin.net.http.wire import Upgraded, guarded, wire_of
+from tocsin.net.http.upgraded import Upgraded, UpgradedWire, upgraded
+from tocsin.net.http.wire import guarded, wire_of
 
-__all__ = ["Front", "Upgraded", "guarded", "wire_of"]
+__all__ = ["Front", "Upgraded", "UpgradedWire", "guarded", "upgraded", "wire_of"]

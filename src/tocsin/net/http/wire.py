@@ -7,8 +7,7 @@ uvicorn waits for ever for the head of a request, and reads heads of any size. T
     - there are at most so many connections as the process has files for;
     - a peer that acknowledges nothing for `stuck` seconds is lost: TCP alone would wait for a quarter of an hour.
 
-A WebSocket has bounds of its own: its head has smaller limits than a request's, who has not been let in yet sends
-little at a time, and who does not read is owed no answers to its pings.
+A WebSocket has bounds of its own: see `upgraded`.
 """
 
 from __future__ import annotations
@@ -22,19 +21,16 @@ from typing import Any, Final, cast
 import msgspec
 from starlette.types import Receive, Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tocsin.errors import OverloadError, ProtocolError, TocsinError
 from tocsin.net.protocol import Limits
 
-__all__ = ["FIRST", "HEAD", "MOST", "WIRE", "Upgraded", "Wire", "guarded", "left", "wire_of"]
+__all__ = ["HEAD", "MOST", "WIRE", "Wire", "guarded", "left", "say", "wire_of"]
 
 HEAD: Final = 64 * 1024
 """Bytes of a request before its body."""
 HEADERS: Final = 256
 """Headers of a request."""
-FIRST: Final = 64 * 1024
-"""Bytes of a WebSocket's message until it is known whose it is."""
 MOST: Final = 10_000
 """Connections at a time, if the process may have so many files."""
 _SPARE: Final = 64  # files for other things
@@ -59,9 +55,6 @@ class Wire:
         """End it at once, whatever waits to be sent."""
         if self._transport is not None:
             self._transport.abort()
-
-    def let_in(self) -> None:
-        """It is known whose it is: from now on messages may be large."""
 
     def keep_short(self) -> None:
         """Hold little for the client: what was sent is then nearly what it has."""
@@ -167,68 +160,12 @@ class Guarded(HttpToolsProtocol):
 
     def _refuse(self, status: int, error: TocsinError) -> None:
         """Answer what is no request, and close."""
-        _say(self.transport, status, error)
+        say(self.transport, status, error)
         self._expect(self.limits.hello)  # should it not take even that
 
 
-class Upgraded(WebSocketsSansIOProtocol):
-    """uvicorn's protocol of a WebSocket, with bounds."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
-        super().connection_made(transport)
-        self.conn.max_message_size = FIRST
-
-    def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
-        super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated and not self.transport.is_closing():
-            # A head that HTTP takes and WebSocket does not; uvicorn would say nothing, and wait for ever.
-            _say(self.transport, 400, ProtocolError("this is no head of a WebSocket", help="see RFC 6455"))
-
-    def handle_connect(self, event: Any) -> None:
-        """See `WebSocketsSansIOProtocol`."""
-        super().handle_connect(event)
-        if not self.close_sent:
-            cast(dict[str, Any], self.scope)[WIRE] = _Upgrade(self)
-
-    def handle_ping(self) -> None:
-        """Answer, unless so much waits for the peer already: it need not get an answer to each."""
-        if self.writable.is_set():
-            super().handle_ping()
-        else:
-            self.conn.data_to_send()
-
-    def send_receive_event_to_app(self) -> None:
-        """Refuse text that is none without a word in the log, which strangers could fill."""
-        if self.curr_msg_data_type == "text" and not _is_text(b"".join(self.frames)):
-            self.frames = []
-            self.conn.fail(1007, "this is no UTF-8")
-            self.handle_parser_exception()
-        else:
-            super().send_receive_event_to_app()
-
-
-class _Upgrade(Wire):
-    """The connection below a WebSocket."""
-
-    def __init__(self, protocol: Upgraded) -> None:
-        super().__init__(protocol.transport)
-        self._protocol = protocol
-
-    def let_in(self) -> None:
-        self._protocol.conn.max_message_size = self._protocol.config.ws_max_size
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _say(transport: asyncio.Transport, status: int, error: TocsinError) -> None:
+def say(transport: asyncio.Transport, status: int, error: TocsinError) -> None:
+    """Answer what is no request, and close."""
     body = msgspec.json.encode(error.as_dict())
     head = f"HTTP/1.1 {status} Refused\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     transport.write(head.encode() + b"connection: close\r\n\r\n" + body)

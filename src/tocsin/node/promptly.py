@@ -1,0 +1,63 @@
+"""Committing where events come in, as long as that is quicker than having another thread do it.
+
+A commit of a few events to a quick disk takes a third of a millisecond. Waking a thread for it, which must then win the
+interpreter back from the loop that has woken it, takes longer, and costs both of them. So what comes in one turn of the
+loop is committed at its end, by the loop. That stops everything else for as long as the disk takes: a commit that takes
+long is followed by a time in which the journal's own thread does it, so that the loop stands still for one hundredth of
+the time at most. Large commits are always the thread's: it works while the loop reads on.
+
+Concurrency: the node's loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+
+from tocsin.journal.contract import Journal, Request
+
+__all__ = ["Promptly"]
+
+_FEW = 64  # events that are committed in one turn
+_QUICK = 0.002  # seconds a commit may take
+_SHARE = 100  # times as long as one took that took longer, nothing is committed here
+
+
+class Promptly:
+    """Hands requests to a journal."""
+
+    def __init__(self, journal: Callable[[], Journal], heard: Callable[[], None]) -> None:
+        """Submit to a journal; `heard` is called after a commit here, when all it has to say was said."""
+        self._journal, self._heard = journal, heard
+        self._loop = asyncio.get_running_loop()
+        self._is_due = False
+        self._events = 0  # submitted since it is due
+        self._not_before = 0.0
+        self.is_committing = False
+        """Is a commit being made here?"""
+
+    def submit(self, request: Request) -> None:
+        """Submit a request. Raises JournalError if the journal is closed."""
+        journal, count = self._journal(), len(request.events)
+        if self._is_due:
+            self._events += count
+            journal.submit(request, wake=self._events > _FEW)
+        elif count > _FEW or perf_counter() < self._not_before:
+            journal.submit(request)
+        else:
+            journal.submit(request, wake=False)
+            self._is_due, self._events = True, count
+            self._loop.call_soon(self._commit)
+
+    def _commit(self) -> None:
+        self._is_due, self.is_committing = False, True
+        began = perf_counter()
+        try:
+            self._journal().commit_here()
+        finally:
+            self.is_committing = False
+        took = perf_counter() - began
+        if took > _QUICK:
+            self._not_before = began + _SHARE * took
+        self._heard()
