@@ -101,10 +101,13 @@ class Hands(Owners):
             self.lent += 1
             item.deadline = 0
             return
+        self._deliver(item)
+        self._set_alarm(item, now + round(self.options.ack_wait * SECOND))
+
+    def _deliver(self, item: Item) -> None:
         item.attempt += 1
         self.counters["delivered"] += 1
         self.counters["redelivered"] += item.attempt > 1
-        self._set_alarm(item, now + round(self.options.ack_wait * SECOND))
 
     def claim(self, item: Item, now: int) -> bool:
         """What was lent is in somebody's hands: its time begins. False: it was recalled before."""
@@ -113,6 +116,11 @@ class Hands(Owners):
         self._own(item)
         self.start(item, now, lend=False)
         return True
+
+    def claim_settled(self, item: Item) -> None:
+        """What was lent is in somebody's hands, who is done with it: it needs no time. `settle` follows."""
+        self._own(item)
+        self._deliver(item)
 
     def land(self, offset: int, *, quiet: bool = False) -> Item:
         """Take an item out of flight; one that was lent is recalled, unless (`quiet`) its holder has returned it."""

@@ -8,7 +8,7 @@ back; it is lent until the client has answered, so nobody gets what another has 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
@@ -73,7 +73,7 @@ class SubscriptionPump:
         self._numbers: dict[int, int] = {}  # of what is lent, by offset
         self._out: dict[int, Delivery] = {}
         # Numbers that were settled of late: settling them again does no harm.
-        self._settled: OrderedDict[int, None] = OrderedDict()
+        self._settled: dict[int, None] = {}
         self._words: deque[int] = deque()  # numbers of notices that are lent
         self._is_shared = not ahead or handle.mailbox.options.group is not None  # and the client knows
         self._next = 1
@@ -109,9 +109,9 @@ class SubscriptionPump:
                     break
                 found.reverse()
                 while found:
-                    items.append(self._item(found.pop()))
+                    items.append(item := self._item(found.pop()))
                     self.credit -= 1
-                    size += memoryview(items[-1][5]).nbytes
+                    size += len(item[5])
             except TocsinError as error:
                 self._node.post.return_lent(found)
                 self._outgoing.put(Trouble(self._sub, to_wire(error)))
@@ -250,8 +250,8 @@ class SubscriptionPump:
             self._claim([delivery])
         return delivery
 
-    def deliveries(self, numbers: list[int]) -> list[Delivery]:
-        """As `delivery`, for many: all or none.
+    def to_settle(self, numbers: list[int]) -> list[Delivery]:
+        """What was sent under these numbers, to be settled: all or none. `were_settled` follows.
 
         Raises:
             DeliveryError: one of them is not in your hands any more.
@@ -261,10 +261,12 @@ class SubscriptionPump:
             not each.item.lent or self._numbers.get(each.offset) == number
             for number, each in zip(numbers, found, strict=True)
         )
-        if not is_mine:
-            return [self.delivery(number) for number in numbers]
-        self._claim(found)
-        return found
+        return found if is_mine else [self.delivery(number) for number in numbers]
+
+    def were_settled(self, deliveries: list[Delivery]) -> None:
+        """These are in nobody's buffer any more."""
+        for delivery in deliveries:
+            self._numbers.pop(delivery.offset, None)
 
     def unsettled(self, numbers: Iterable[int]) -> list[int]:
         """Those of them that were not settled of late."""
@@ -275,8 +277,8 @@ class SubscriptionPump:
         for number in list(numbers):
             self._out.pop(number, None)
             self._settled[number] = None
-        while len(self._settled) > _REMEMBERED:
-            self._settled.popitem(last=False)
+        if len(self._settled) > 2 * _REMEMBERED:
+            self._settled = dict.fromkeys(list(self._settled)[-_REMEMBERED:])
 
     def reclaim(self, offset: int, attempt: int) -> int | None:
         """The number of a delivery of an earlier connection that is still in hand; None: it needs no settling.

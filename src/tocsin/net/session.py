@@ -8,11 +8,10 @@ out; nobody else notices. When a connection is lost everything it had goes back 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -31,6 +30,7 @@ from tocsin.journal.rows import to_row
 from tocsin.model import Event
 from tocsin.net import frames
 from tocsin.net.access import Caller
+from tocsin.net.commands import Begun, Commands
 from tocsin.net.faults import to_wire
 from tocsin.net.outgoing import Outgoing, Outlet
 from tocsin.net.peers import PeerStreams
@@ -60,10 +60,6 @@ class Socket(Outlet, Protocol):
 
     async def close(self, code: int, reason: str) -> None:
         """End the connection."""
-
-
-Begun = Coroutine[Any, Any, Raw] | tuple["asyncio.Future[Any]", Callable[[Any], Raw]]
-"""A command that has begun: what is left to do, or what it waits for and what makes its answer of that."""
 
 
 class _Leave(Exception):
@@ -104,15 +100,13 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._streams: Any = None  # from hello on
         self._peers: Any = None
-        self._commands: dict[type, Callable[[Any], Begun]] = {}
+        self._work_of: dict[type, Callable[[Any], Begun]] = {}
+        self._commands: Commands
         self._inbox: deque[bytes | str | None] = deque()
         self._turn = 0  # messages that were read in this turn of the loop
         self._is_paused = False
         self._greeting: asyncio.Task[None] | None = None
-        self._open: set[asyncio.Future[Any]] = set()
-        self._count = self._unbegun = 0  # commands that are open, and tasks of theirs that have not begun
-        self._size = self._held = 0  # bytes: of the last frame, of commands that are open
-        self._asking: dict[int, asyncio.Task[None]] = {}  # requests that may be dropped
+        self._size = 0  # bytes of the last frame
         self._heard = self._loop.time()
         self._leaving: asyncio.Future[_Leave] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -122,6 +116,7 @@ class Session:
         """Serve the connection to its end."""
         self.limits = limits
         self._outgoing = Outgoing(self._socket, self._codec, limits, self._has_room_again, self._is_stuck)
+        self._commands = Commands(self._outgoing, limits, self._has_answered)
         late = self._loop.call_later(limits.hello, self._is_late)
         self._beat_later()
         leave = _Leave(1000)
@@ -156,12 +151,9 @@ class Session:
         """Finish what was begun (a drain) or drop it (a loss), give everything back, say goodbye."""
         if draining := leave.reason == "draining":
             self._outgoing.put(frames.Bye(leave.reason))
-        if self._open and draining:
-            await asyncio.wait(list(self._open), timeout=self.limits.stuck)
-        tasks = [each for each in self._open if isinstance(each, asyncio.Task)]  # others have futures of their own
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if draining:
+            await self._commands.finished(self.limits.stuck)
+        await self._commands.drop_all()
         try:
             if self._streams is not None:
                 self._streams.stop()  # nothing of what follows is told: the connection has ended, not what it had open
@@ -210,7 +202,7 @@ class Session:
     def _must_wait(self) -> bool:
         """Is nothing more to be read now? It is not read faster than it can be stored."""
         is_greeting = self._greeting is not None and self._streams is None
-        return is_greeting or self._turn >= _TURN or self._held > self.limits.max_held or self._leaving.done()
+        return is_greeting or self._turn >= _TURN or self._commands.held > self.limits.max_held or self._leaving.done()
 
     def _read(self, message: bytes | str | None) -> None:
         self._heard = self._loop.time()
@@ -280,7 +272,7 @@ class Session:
         """From here on, commands are carried out."""
         streams = self._streams = Streams(self._node, self._bus, self._outgoing, self._codec, self.limits)
         peers = self._peers = PeerStreams(streams, self.caller)
-        self._commands = {
+        self._work_of = {
             frames.Publish: self._publish,
             frames.Settle: streams.settle,
             frames.Call: self._call,
@@ -297,9 +289,11 @@ class Session:
         }
 
     def _handle(self, frame: frames.ClientFrame) -> None:
-        work = self._commands.get(type(frame))
+        work = self._work_of.get(type(frame))
         if work is not None:
-            self._begin(frame, work)
+            task = self._commands.begin(frame, work, self._size)
+            if task is not None and isinstance(frame, frames.Opening):
+                self._streams.begin(frame.sub, frame.n, task)
             return
         match frame:
             case frames.Taken():
@@ -316,8 +310,7 @@ class Session:
             case frames.Answer() | frames.Fail():
                 self._peers.answer(frame)
             case frames.Drop():
-                if (task := self._asking.pop(frame.n, None)) is not None:
-                    task.cancel()
+                self._commands.drop(frame.n)
             case frames.Ping():
                 self._streams.push()
                 self._outgoing.put(frames.Pong(frame.n, self._node.now()))
@@ -325,97 +318,6 @@ class Session:
                 raise _Leave(BROKEN, ProtocolError("hello was said before", help="say it once"))
 
     # -- commands
-
-    def _begin(self, frame: Any, command: Callable[[Any], Begun]) -> None:
-        """Carry out a command beside others, and answer it."""
-        n: int | None = frame.n
-        if self._count >= self.limits.max_open:
-            error = OverloadError(f"{self._count:,} commands are open", help="wait for answers first")
-            self._outgoing.put(frames.Failed(to_wire(error), n))
-            return
-        if self._unbegun:  # what came before has not begun
-            self._begin_task(frame, self._later(command, frame))
-            return
-        try:
-            begun = command(frame)
-        except Exception as error:
-            self._refuse(n, error)
-            return
-        if isinstance(begun, tuple):
-            waited, answer = begun
-            self._opened(waited)
-            waited.add_done_callback(partial(self._is_stored, n, answer, self._size))
-        else:
-            self._begin_task(frame, begun)
-
-    async def _later(self, command: Callable[[Any], Begun], frame: Any) -> Raw:
-        begun = command(frame)
-        if not isinstance(begun, tuple):
-            return await begun
-        waited, answer = begun
-        return answer(await asyncio.shield(waited))
-
-    def _opened(self, waited: asyncio.Future[Any]) -> None:
-        self._open.add(waited)
-        self._count += 1
-        self._held += self._size
-
-    def _closed(self, waited: asyncio.Future[Any], size: int) -> None:
-        self._open.discard(waited)
-        self._count -= 1
-        self._held -= size
-        if self._inbox:
-            self._heard = self._loop.time()
-            self._work()
-
-    def _is_stored(self, n: int | None, answer: Callable[[Any], Raw], size: int, waited: asyncio.Future[Any]) -> None:
-        """What a command has waited for without a task is there."""
-        try:
-            value = answer(waited.result())
-        except asyncio.CancelledError:  # the node is closing
-            pass
-        except Exception as error:
-            self._refuse(n, error)
-        else:
-            if n is not None:
-                self._outgoing.put(frames.Done(n, value))
-        self._closed(waited, size)
-
-    def _begin_task(self, frame: Any, work: Coroutine[Any, Any, Raw]) -> None:
-        task = self._loop.create_task(self._answered(frame.n, work))
-        self._unbegun += 1
-        self._opened(task)
-        task.add_done_callback(partial(self._is_done, work, self._size))
-        if isinstance(frame, frames.Opening):
-            self._streams.begin(frame.sub, frame.n, task)
-        elif isinstance(frame, frames.Request):
-            self._asking[frame.n] = task
-            task.add_done_callback(partial(self._answered_request, frame.n))
-
-    def _is_done(self, work: Coroutine[Any, Any, Raw], size: int, task: asyncio.Task[None]) -> None:
-        if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:  # it was cancelled before it began
-            self._unbegun -= 1
-            work.close()
-        self._closed(task, size)
-
-    def _answered_request(self, n: int, task: asyncio.Task[None]) -> None:
-        if self._asking.get(n) is task:
-            del self._asking[n]
-
-    async def _answered(self, n: int | None, work: Coroutine[Any, Any, Raw]) -> None:
-        self._unbegun -= 1
-        try:
-            value = await work
-        except Exception as error:
-            self._refuse(n, error)
-        else:
-            if n is not None:
-                self._outgoing.put(frames.Done(n, value))
-
-    def _refuse(self, n: int | None, error: Exception) -> None:
-        if not isinstance(error, TocsinError):
-            _log.error("a command has failed", exc_info=error)
-        self._outgoing.put(frames.Failed(to_wire(error), n))
 
     def _publish(self, frame: frames.Publish) -> Begun:
         self.caller.spend(len(frame.events), sum(map(len, frame.events)))
@@ -455,6 +357,11 @@ class Session:
         return opened
 
     # -- life and death
+
+    def _has_answered(self) -> None:
+        if self._inbox:
+            self._heard = self._loop.time()
+            self._work()
 
     def _has_room_again(self) -> None:
         if self._streams is not None:

@@ -163,11 +163,13 @@ class Streams:
             return self._settle(frame)
         pump = self._subscription(frame.sub)
         numbers = pump.unsettled(frame.ack)
+        deliveries = pump.to_settle(numbers)
         self._turns = _ANSWER_FIRST
         try:
-            stored = set(self._node.post.settle_now(pump.deliveries(numbers)))
+            stored = set(self._node.post.settle_now(deliveries))
         finally:
             self._turns = 0
+        pump.were_settled(deliveries)
         if len(stored) != 1:  # none, or some had been settled before, and that is not stored yet
             return self._settled(pump, numbers, stored)
         return stored.pop(), partial(self._are_settled, pump, numbers)
@@ -187,7 +189,11 @@ class Streams:
         for number in frame.extend:
             await post.extend(pump.delivery(number))
         if numbers := pump.unsettled(frame.ack):
-            await post.settle(pump.deliveries(numbers))
+            deliveries = pump.to_settle(numbers)
+            stored = post.settle_now(deliveries)
+            pump.were_settled(deliveries)
+            for done in dict.fromkeys(stored):
+                await asyncio.shield(done)
             pump.forget(numbers)
         for number, delay in frame.nak:
             await post.give_back(pump.delivery(number), delay)

@@ -232,7 +232,7 @@ class PostOffice:
     # -- settling
 
     def _held(self, delivery: Delivery) -> Item:
-        """The item of a delivery that is still in its holder's hands, or was given back and went to nobody since."""
+        """The item of a delivery that its holder has in hand or buffer, or has given back and nobody got since."""
         item: Item | None = delivery.item
         if item is None or delivery.settled is not None:
             raise DeliveryError(f"offset {delivery.offset} is settled", help="what is settled cannot be taken back")
@@ -240,7 +240,7 @@ class PostOffice:
         if mailbox.options.durable and self._node.mailboxes.get(mailbox.name) is not mailbox:
             raise DeliveryError(f"consumer {mailbox.title!r} was forgotten", help="what it had in hand is nobody's now")
         in_hand = mailbox.flying.get(item.offset) is item
-        if item.attempt != delivery.attempt or not (in_hand or mailbox.is_free(item)):
+        if item.attempt + item.lent != delivery.attempt or not (in_hand or mailbox.is_free(item)):
             raise DeliveryError(
                 f"offset {item.offset} is not in your hands any more",
                 help="it was cancelled, or not settled in time and comes again; in_progress() asks for more time",
@@ -302,7 +302,12 @@ class PostOffice:
             offset, event, consumer = delivery.offset, delivery.event, delivery.handle.consumer
             if offset in node.cancelled:  # cancelled while in hand: nothing is left to settle
                 continue
-            mailbox.settle(self._grasped(delivery).offset)
+            item = self._grasped(delivery)
+            if item.lent:
+                mailbox.claim_settled(item)
+                if is_tracked(event):
+                    notes.append(Note(offset, now, "delivered", consumer))
+            mailbox.settle(offset)
             if is_tracked(event):
                 notes.append(Note(offset, now, "acked", consumer))
             if event.ack != "none" and (publisher := node.journal.publisher(offset)):  # what was imported has none

@@ -16,7 +16,6 @@ from typing import Any, Final, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.exceptions import InvalidState
 
 from tocsin.errors import ProtocolError
 from tocsin.net.http.wire import WIRE, Wire, say
@@ -156,16 +155,12 @@ class UpgradedWire(Wire):
             ConnectionError: it is closed.
         """
         protocol = self._protocol
-        if protocol.disconnected or protocol.close_sent:
+        if protocol.disconnected or protocol.close_sent or protocol.conn.state.name != "OPEN":
             raise ConnectionError("it is closed")
         send = protocol.conn.send_binary if binary else protocol.conn.send_text
-        try:
-            for message in messages:
-                send(message)
-        except InvalidState:
-            raise ConnectionError("it is closed") from None
-        finally:
-            protocol.transport.write(b"".join(protocol.conn.data_to_send()))
+        for message in messages:
+            send(message)
+        protocol.transport.write(b"".join(protocol.conn.data_to_send()))
 
 
 def upgraded(scope: Scope) -> UpgradedWire:
