@@ -60,6 +60,8 @@ class Hands(Owners):
         """Handle and offset of what was lent and is to be handed out no more, until its holder has heard of it."""
         self.asked: list[tuple[str, Item]] = []
         """What a handle is asked to give back, until it has heard of it."""
+        self.wanted: list[str] = []
+        """Handles for which was asked back what has come back because its holder did not answer: theirs is the turn."""
         self._turns: dict[tuple[str, int], list[int]] = {}  # by lane and level, a heap of `again`; some have gone since
         self._alarms: list[tuple[int, int, int]] = []  # heap: deadline, offset, attempt
 
@@ -259,6 +261,8 @@ class Hands(Owners):
         while (deadline := self.next_alarm()) is not None and deadline <= now:
             _, offset, _ = heapq.heappop(self._alarms)
             if offset in self.flying:
+                if wanted := self.flying[offset].asked_for:
+                    self.wanted.append(wanted)
                 item = self.give_back(offset)
                 if item is not None:
                     dead.append(item)

@@ -145,9 +145,11 @@ class Keeper:
                     self._events, self._notes = events + self._events, notes + self._notes
                     self._receipts = receipts + self._receipts
                     self._failure = error
-                    if done is not None and not done.done():
-                        done.set_exception(error)
-                        done.exception()  # not everybody waits for it, and that is no mistake
+                    more_done, self._done = self._done, None  # who came meanwhile would wait for a next write
+                    for each in (done, more_done):
+                        if each is not None and not each.done():
+                            each.set_exception(error)
+                            each.exception()  # not everybody waits for it, and that is no mistake
                     return
                 self._tell(receipts)  # a publisher hears of it when it is stored, not before
                 if done is not None and not done.done():

@@ -25,7 +25,10 @@ ANY_LEVEL = 0
 MOST_CEDED = 65_536
 """Offsets a closed lane may cede to others while it stands still itself."""
 CAPACITY = 16_384
-"""Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog."""
+"""Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog.
+
+They take 150 KB for a lane that has stopped, a tenth of what looking for them in the journal again costs in time.
+"""
 _FEW_LEFT = 256  # what is dropped is listed if it is so few, else only where it begins
 
 

@@ -3,7 +3,7 @@
 SQLite copies its log by itself when it is long, in the middle of the commit that finds it so: 20 to 50 ms in which
 nothing else is stored. Here another thread copies, on a connection of its own, while commits go on. Those leave a few
 pages more in the log, and a log is begun anew only when all of it was copied: so the rest is copied between two commits
-(`finish`), which takes no longer than one.
+(`finish`), which is a part of what it would have been.
 
 Not promised: that it keeps up. SQLite copies by itself when the log has grown to `Store`'s bound.
 """
@@ -61,6 +61,7 @@ class Checkpointer:
                 try:
                     if db is None:
                         db = sqlite3.connect(f"file:{quote(self._path)}?mode=rw", uri=True, check_same_thread=False)
+                        db.execute("PRAGMA fullfsync = ON")  # as the writer has it
                     db.execute(CHECKPOINT).fetchall()
                     self._finish()
                 except (sqlite3.Error, JournalError) as error:  # a full disk, say: it comes round again

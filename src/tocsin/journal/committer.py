@@ -79,8 +79,8 @@ class Committer:
             self._wake.notify()
 
     def commit_here(self) -> None:
-        """Commit what is queued on this thread, unless another writes just now, which will then see to it."""
-        if not self._delay and self._writing.acquire(blocking=False):
+        """Commit what is queued on this thread, unless the other was woken for it or writes: then that sees to it."""
+        if self._idle and not self._delay and self._writing.acquire(blocking=False):
             try:
                 self._commit_queued()
             finally:

@@ -3,8 +3,8 @@
 This is the only place where a request can be refused, and it is refused alone: what it had added is taken back, and
 the requests before and after it go on. What is left can only fail as a whole, with the disk.
 
-Used by the writer's thread only. The loop over events is the hot path of publishing: 3.5 µs per event of 200 bytes, two
-thirds of it `to_row`. Events that come packed cost 1.3 µs, 2.8 µs if their ids are compared.
+Used by the writer only, one thread at a time. The loop over events is the hot path of publishing: 3.5 µs per event of
+200 bytes, two thirds of it `to_row`. Events that come packed cost 1.3 µs, 2.8 µs if their ids are compared.
 """
 
 from __future__ import annotations

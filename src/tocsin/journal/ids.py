@@ -5,7 +5,7 @@ the ids and opening a journal reads the newest of them. A hash that is found is 
 and compared, so a collision of hashes costs a look and never an event. For the same reason a process that opens one
 file again and again may hand them from one opening to the next; then only what came since is read.
 
-Used by the writer's thread only.
+Used by the writer only, one thread at a time.
 """
 
 from __future__ import annotations

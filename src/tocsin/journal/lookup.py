@@ -1,6 +1,6 @@
 """Which event is at an offset: asked when a hash says that an event may have been stored before.
 
-Used by the writer's thread only.
+Used by the writer only, one thread at a time.
 """
 
 from __future__ import annotations

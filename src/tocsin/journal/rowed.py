@@ -46,6 +46,7 @@ _from_json = msgspec.json.Decoder().decode
 _flat = msgspec.json.Decoder(dict[str, bool | int | float | str | None]).decode
 _fields = msgspec.structs.astuple
 _fit: set[str] = set()  # types, sources and subjects that were seen and found good
+_kinds: dict[tuple[str, str, int], Event] = {}  # by type, source and flags
 _MOST_FIT, _SHORT = 4096, 128
 _to_json = msgspec.json.Encoder().encode
 _copy = Event.__copy__  # type: ignore[attr-defined]
@@ -111,10 +112,8 @@ def _plain(row: WireRow) -> Event | None:
     type_, source, id_, subject, time, media_type, data, attributes, priority, ttl, flags, correlation_id = _fields(row)
     if attributes or media_type is not None or ttl is not None or not MIN_PRIORITY <= priority <= MAX_PRIORITY:
         return None
-    pattern = _PATTERNS.get(flags)
+    pattern = _kinds.get((type_, source, flags)) or _kind(type_, source, flags)
     if pattern is None or not id_ or len(id_) > MAX_TEXT or not id_.isprintable():
-        return None
-    if (type_ not in _fit and not _is_fit(type_)) or (source not in _fit and not _is_fit(source)):
         return None
     event: Event = _copy(pattern)
     if data is not None:
@@ -125,8 +124,6 @@ def _plain(row: WireRow) -> Event | None:
                 return None
             value = _from_json(data)
         force_setattr(event, "data", value)
-    force_setattr(event, "type", type_)
-    force_setattr(event, "source", source)
     force_setattr(event, "id", id_)
     force_setattr(event, "attributes", {})
     if priority != DEFAULT_PRIORITY:
@@ -141,6 +138,21 @@ def _plain(row: WireRow) -> Event | None:
         if not 0 < len(correlation_id) <= MAX_TEXT or not correlation_id.isprintable():
             return None
         force_setattr(event, "correlation_id", correlation_id)
+    return event
+
+
+def _kind(type_: str, source: str, flags: int) -> Event | None:
+    """An event of a type, a source and flags, to be copied; None: look closer. They repeat, and are remembered."""
+    pattern = _PATTERNS.get(flags)
+    if pattern is None or not _is_fit(type_) or not _is_fit(source):
+        return None
+    event: Event = _copy(pattern)
+    force_setattr(event, "type", type_)
+    force_setattr(event, "source", source)
+    if len(type_) <= _SHORT and len(source) <= _SHORT:
+        if len(_kinds) >= _MOST_FIT:  # bounded, since texts come from strangers
+            _kinds.clear()
+        _kinds[type_, source, flags] = event
     return event
 
 

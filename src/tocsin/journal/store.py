@@ -46,6 +46,7 @@ _ENTRIES = f"""
 _ENTRY = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NO_STATE, _NO_BLOCK = (None,) * 2, (None,) * 9
 _MOST_ENTRIES = 16  # in one statement; of each number there is a statement to be kept
+_SMALL = 256 * 1024  # bytes: SQLite copies what is more into a file of its own first
 _FORGET = """
     DELETE FROM writers WHERE name = ? AND position <=
         (SELECT position FROM writers WHERE name = ? ORDER BY position DESC LIMIT 1 OFFSET ?)
@@ -90,6 +91,7 @@ class Store:
             self.db.execute("PRAGMA fullfsync = ON")  # on macOS a plain flush stops at the drive's cache
             self.db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BEHIND * _LOG_PAGES}")
             self.db.execute(f"PRAGMA journal_size_limit = {2 * _LOG_PAGES * _PAGE}")
+            self.db.execute("PRAGMA temp_store = MEMORY")  # no other file is needed to commit
             self.db.executescript(_ENTRIES)
             self.crashed = not meta_of(self.db, "clean", 1)
             """Was the file not closed when it was last used?"""
@@ -112,9 +114,15 @@ class Store:
         """Store a draft in one transaction."""
         db = self.db
         self._pages += _COMMIT_PAGES
-        if draft.block_count + len(draft.state) <= _MOST_ENTRIES and not (draft.notes or draft.writers):
-            blocks = list(draft.blocks())
-            self._pages += sum(len(block.data) for block in blocks) // _PAGE
+        blocks = list(draft.blocks())
+        size = sum(len(block.data) for block in blocks) + sum(len(value or b"") for value in draft.state.values())
+        self._pages += (size + 100 * len(draft.notes)) // _PAGE
+        if not (draft.notes or draft.writers) and len(blocks) + len(draft.state) == 1 and blocks:
+            crashpoints.reach("before-commit")
+            db.execute(_INSERT, astuple(blocks[0]))
+            crashpoints.reach("after-commit")
+            return
+        if size <= _SMALL and len(blocks) + len(draft.state) <= _MOST_ENTRIES and not (draft.notes or draft.writers):
             entries = [(*astuple(block), *_NO_STATE) for block in blocks]
             entries += [(*_NO_BLOCK, name, value) for name, value in draft.state.items()]
             crashpoints.reach("before-commit")
@@ -123,8 +131,7 @@ class Store:
             crashpoints.reach("after-commit")
             return
         with self._transaction("commit"):
-            for block in draft.blocks():
-                self._pages += len(block.data) // _PAGE
+            for block in blocks:
                 db.execute(_INSERT, astuple(block))
             removed = [(name,) for name, value in draft.state.items() if value is None]
             kept = [(name, value) for name, value in draft.state.items() if value is not None]

@@ -32,7 +32,7 @@ __all__ = ["HotWindow", "size_of"]
 MAX_BYTES = 64 << 20
 _STRETCH = 128  # events made at a time: about a millisecond
 _MOST = 256  # stretches or blocks: they are looked through one by one
-_SAMPLED = 16  # one in so many events of a commit is measured, the others are taken to be like it
+_SAMPLED = 16  # one in so many events of a commit is measured, the others are taken to be like it, and go with it
 _EVENT = 600  # bytes of an event with its texts and times, and its entries here
 _SIZES: dict[type, int] = {bool: 0, type(None): 0, int: 32, float: 24}
 
@@ -56,7 +56,7 @@ class HotWindow:
         self._lock = threading.Lock()
         self._events: dict[int, Event] = {}
         self._rows: dict[int, bytes] = {}
-        self._sizes: deque[tuple[int, int]] = deque()
+        self._sizes: deque[tuple[list[int], int]] = deque()  # offsets of a few events, and what they take
         self._bytes = 0
         self._lent: dict[int, Event] = {}
         self._lent_sizes: deque[tuple[int, int]] = deque()
@@ -71,25 +71,27 @@ class HotWindow:
 
     def put_many(self, events: Iterable[Event], rows: Mapping[int, bytes] = NO_ROWS) -> None:
         """Take the events of a commit in: they have offsets, above all that came before. Some have packed rows."""
+        fresh = list(events)
+        offsets = [event.offset for event in fresh]
+        if None in offsets:
+            raise ValueError("only events out of a journal have a place in the window")
         with self._lock:
             self._rows.update(rows)
-            size = 0
-            for place, event in enumerate(events):
-                offset = event.offset
-                if offset is None:
-                    raise ValueError("only events out of a journal have a place in the window")
-                if place % _SAMPLED == 0:  # looking into every payload would take longer than matching it
-                    size = size_of(event) + len(rows.get(offset, b""))
-                self._events[offset] = event
-                self._sizes.append((offset, size))
+            for start in range(0, len(fresh), _SAMPLED):  # looking into every payload would take longer than matching
+                group = offsets[start : start + _SAMPLED]
+                first = fresh[start]
+                size = len(group) * (size_of(first) + len(rows.get(first.offset or 0, b"")))
+                self._events.update(zip(group, fresh[start : start + _SAMPLED], strict=True))  # type: ignore[arg-type]
+                self._sizes.append((group, size))  # type: ignore[arg-type]
                 self._bytes += size
             while self._bytes > self._max_bytes and self._sizes:
                 self._pop()
 
     def _pop(self) -> None:
-        offset, size = self._sizes.popleft()
-        self._events.pop(offset, None)
-        self._rows.pop(offset, None)
+        group, size = self._sizes.popleft()
+        for offset in group:
+            self._events.pop(offset, None)
+            self._rows.pop(offset, None)
         self._bytes -= size
 
     def row(self, offset: int) -> bytes | None:
@@ -141,8 +143,12 @@ class HotWindow:
     def drop(self, before: int) -> None:
         """Let go of everything below an offset: it was trimmed."""
         with self._lock:
-            while self._sizes and self._sizes[0][0] < before:
+            while self._sizes and self._sizes[0][0][-1] < before:
                 self._pop()
+            for offset in self._sizes[0][0] if self._sizes else ():
+                if offset < before:
+                    self._events.pop(offset, None)
+                    self._rows.pop(offset, None)
         self.forget()
 
     def forget(self) -> None:

@@ -1,8 +1,8 @@
 """What waits to be sent on one connection: in order, bounded, and never for long.
 
-What is said in one turn of the loop is written at once. Answers are bounded by the commands that are open, deliveries
-by credit and by `max_unsent`. A socket that takes nothing for `stuck` seconds is given up, so a reader that does not
-read costs nobody anything.
+What is said in one turn of the loop is written at once. Deliveries are bounded by credit and by `max_unsent`; answers,
+since nothing is read from who has twice as much waiting (`is_full`). A socket that takes nothing for `stuck` seconds is
+given up, so a reader that does not read costs nobody anything.
 """
 
 from __future__ import annotations
@@ -66,6 +66,11 @@ class Outgoing:
     def has_room(self) -> bool:
         """May deliveries be added?"""
         return self._unsent < self._limits.max_unsent
+
+    @property
+    def is_full(self) -> bool:
+        """Does so much wait that nothing more should be asked for either? `drained` tells of the end of it."""
+        return self._unsent > 2 * self._limits.max_unsent
 
     def put(self, frame: ServerFrame) -> None:
         """Send a frame, in its turn."""

@@ -27,7 +27,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tocsin.errors import NetworkError
+from tocsin.errors import NetworkError, ProtocolError
 from tocsin.net.access import Caller, Gate
 from tocsin.net.doors import Doorkeeper, Tls, check_listening, is_loopback, tls_context
 from tocsin.net.http import Front, Upgraded, guarded, upgraded
@@ -64,7 +64,10 @@ class _Socket:
 
 
 class Server:
-    """A node on the network. `app` is an ASGI application; `serve` and `run` put it on a port."""
+    """A node on the network. `app` is an ASGI application; `serve` and `run` put it on a port.
+
+    Elsewhere than on that listener it has no `WS /bus`.
+    """
 
     def __init__(
         self,
@@ -101,6 +104,11 @@ class Server:
 
     async def _connect(self, websocket: WebSocket) -> None:
         codec, subprotocol = choose(websocket.scope.get("subprotocols", ()))
+        try:
+            socket = _Socket(websocket, codec)
+        except ProtocolError as error:
+            await websocket.close(1011, error.message)
+            return
         await websocket.accept(subprotocol)
         where = websocket.client.host if websocket.client is not None else ""
 
@@ -111,7 +119,6 @@ class Server:
             socket.let_in()
             return caller
 
-        socket = _Socket(websocket, codec)
         session = Session(self.node, admit, self._arrive, socket, codec)
         self.sessions.add(session)
         try:

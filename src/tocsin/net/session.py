@@ -202,7 +202,8 @@ class Session:
     def _must_wait(self) -> bool:
         """Is nothing more to be read now? It is not read faster than it can be stored."""
         is_greeting = self._greeting is not None and self._streams is None
-        return is_greeting or self._turn >= _TURN or self._commands.held > self.limits.max_held or self._leaving.done()
+        is_behind = self._commands.held > self.limits.max_held or self._outgoing.is_full
+        return is_greeting or is_behind or self._turn >= _TURN or self._leaving.done()
 
     def _read(self, message: bytes | str | None) -> None:
         self._heard = self._loop.time()
@@ -366,6 +367,7 @@ class Session:
     def _has_room_again(self) -> None:
         if self._streams is not None:
             self._streams.push_soon()
+        self._has_answered()
 
     def _is_stuck(self) -> None:
         self.leave("nothing can be sent", SLOW)

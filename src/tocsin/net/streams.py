@@ -27,7 +27,8 @@ __all__ = ["Streams"]
 P = TypeVar("P", bound=Pump)
 _OPTIONS = (*Options.__struct_fields__, "placement")
 # What was settled makes room for more. Who has settled waits for the answer, and mostly has something else to do then:
-# it is sent before what is next, if it is stored within so many turns of the loop.
+# it is sent before what is next, if it is stored at once. Turns of the loop until then: the keeper writes, the node
+# commits, the keeper hears of it, the answer is made, and written. Nothing but speed depends on it.
 _ANSWER_FIRST = 5
 _KEPT_CLOSED = 64  # closed subscriptions whose deliveries may still be settled
 
@@ -167,6 +168,9 @@ class Streams:
         self._turns = _ANSWER_FIRST
         try:
             stored = set(self._node.post.settle_now(deliveries))
+        except DeliveryError:  # of one of them; all are in somebody's hands, and their time runs
+            pump.taken(numbers)
+            raise
         finally:
             self._turns = 0
         pump.were_settled(deliveries)

@@ -1,14 +1,14 @@
 """THE PIPELINE. Start reading here: admit → append → match → enqueue → deliver → settle.
 
-    publish ─▶ admit (valid, allowed, not too large) ─▶ journal.submit ─▶ [commit, another thread]
+    publish ─▶ admit (valid, allowed, not too large) ─▶ journal.submit ─▶ [commit: here if small, else another thread]
                                                                              │
     on the loop's thread again:  answer publishers ◀── match ◀── committed ◀─┘
                                       ├─▶ first open lane of each mailbox ─▶ wake its handle ─▶ take ─▶ settle
                                       └─▶ the watcher: composite events, which are published in their turn
 
-Concurrency: everything here runs on one event loop, so nothing is locked. Only the journal commits and scans elsewhere;
-it hands results over through `_from_journal`. `head` is the newest offset that was *matched*: a lane that begins at
-head + 1 misses nothing and gets nothing twice, whatever is being committed at that moment.
+Concurrency: everything here runs on one event loop, so nothing is locked. The journal scans elsewhere, and commits too,
+but for what is small (`promptly`); it hands results over through `_from_journal`. `head` is the newest offset that was
+*matched*: a lane that begins at head + 1 misses nothing and gets nothing twice, whatever is being committed just then.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Node:
         return self._submit(events, by, batch) if self._has_room(len(events)) else None
 
     def _submit(self, events: Sequence[Event], by: str, batch: Batch | None) -> asyncio.Future[list[int]]:
-        for event in events:
+        for event in events if not _are_plain(events) else ():
             if event.__class__ is not Event or event.type.startswith("tocsin.") or event.source == SOURCE:
                 raise refused(event)
         is_durable = batch is not None or any(event.persistent for event in events)
@@ -312,6 +312,9 @@ class Node:
             before = mailbox.next_alarm()
             if before is not None and before <= now:
                 dead = mailbox.ring(now)
+                wanted, mailbox.wanted = mailbox.wanted, []
+                for handle in wanted:
+                    self.post.give_turn(mailbox, handle)
                 self.lanes.wake_all(mailbox)
                 if dead:
                     await self._bury(mailbox, dead, now)
@@ -391,6 +394,14 @@ class Node:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _are_plain(events: Sequence[Event]) -> bool:
+    """Is none of them to be refused, as far as is seen at a glance? Types and sources repeat."""
+    if not {Event}.issuperset(map(type, events)):
+        return False
+    kinds = {(event.type, event.source) for event in events}
+    return not any(type_.startswith("tocsin.") or source == SOURCE for type_, source in kinds)
 
 
 def refused(event: object) -> EventError:

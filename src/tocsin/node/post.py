@@ -76,8 +76,10 @@ class PostOffice:
         if is_group or (mailbox.handles > 1 and not handle.lends):
             node.lanes.wake_all(mailbox)  # somebody may have waited for this one's turn
         deliveries = [self._delivery(handle, item.event, item) for item in items if item.event is not None]
+        node.ring_by(mailbox.next_alarm())
+        if len(mailbox.asked) > asked:  # and something that another has was asked for
+            node.lanes.wake_all(mailbox)
         if not handle.lends:
-            node.ring_by(mailbox.next_alarm())
             self._delivered(deliveries)
         return deliveries
 
@@ -125,17 +127,18 @@ class PostOffice:
                 wanted = item.asked_for
                 mailbox.give_back(item.offset, quiet=quiet)
                 if not any(each.item.asked_for == wanted for each in deliveries):  # when all are there
-                    self._give_turn(mailbox, wanted)
+                    self.give_turn(mailbox, wanted)
                 self._node.lanes.wake_all(mailbox)
 
     def return_words(self, handle: Subscription, count: int) -> None:
         """Of the notices that were lent to a handle, the newest are not wanted there."""
         mailbox = handle.mailbox
         mailbox.notices.returned(handle.member, count)
-        self._give_turn(mailbox, mailbox.notices.asked_for(handle.member))
+        self.give_turn(mailbox, mailbox.notices.asked_for(handle.member))
         self._node.lanes.wake_all(mailbox)
 
-    def _give_turn(self, mailbox: Mailbox, wanted: str | None) -> None:
+    def give_turn(self, mailbox: Mailbox, wanted: str | None) -> None:
+        """Let a handle take what has come back for it, before others do."""
         for lane in mailbox.lanes.values() if wanted else ():
             for handle in self._node.lanes.handles_of(mailbox, lane):
                 if handle.member == wanted:

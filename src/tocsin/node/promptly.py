@@ -4,7 +4,8 @@ A commit of a few events to a quick disk takes a third of a millisecond. Waking 
 interpreter back from the loop that has woken it, takes longer, and costs both of them. So what comes in one turn of the
 loop is committed at its end, by the loop. That stops everything else for as long as the disk takes: a commit that takes
 long is followed by a time in which the journal's own thread does it, so that the loop stands still for one hundredth of
-the time at most. Large commits are always the thread's: it works while the loop reads on.
+the time at most. Large commits are always the thread's: it works while the loop reads on. So is what need not wait for
+the disk.
 
 Concurrency: the node's loop only.
 """
@@ -16,10 +17,14 @@ from collections.abc import Callable
 from time import perf_counter
 
 from tocsin.journal.contract import Journal, Request
+from tocsin.journal.packed import PackedEvents
+from tocsin.journal.rowed import Rowed
+from tocsin.journal.window import size_of
 
 __all__ = ["Promptly"]
 
-_FEW = 64  # events that are committed in one turn
+_FEW = 64  # events and states that are committed in one turn
+_SMALL = 128 * 1024  # bytes of them, about
 _QUICK = 0.002  # seconds a commit may take
 _SHARE = 100  # times as long as one took that took longer, nothing is committed here
 
@@ -32,22 +37,23 @@ class Promptly:
         self._journal, self._heard = journal, heard
         self._loop = asyncio.get_running_loop()
         self._is_due = False
-        self._events = 0  # submitted since it is due
+        self._count = self._size = 0  # submitted since it is due: events and states, and bytes
         self._not_before = 0.0
         self.is_committing = False
         """Is a commit being made here?"""
 
     def submit(self, request: Request) -> None:
         """Submit a request. Raises JournalError if the journal is closed."""
-        journal, count = self._journal(), len(request.events)
-        if self._is_due:
-            self._events += count
-            journal.submit(request, wake=self._events > _FEW)
-        elif count > _FEW or perf_counter() < self._not_before:
-            journal.submit(request)
-        else:
-            journal.submit(request, wake=False)
-            self._is_due, self._events = True, count
+        if not self._is_due:
+            self._count = self._size = 0
+        self._count += len(request.events) + len(request.state)
+        is_ours = request.durable and self._count <= _FEW and (self._is_due or perf_counter() >= self._not_before)
+        if is_ours:
+            self._size += _size_of(request)
+            is_ours = self._size <= _SMALL
+        self._journal().submit(request, wake=not is_ours)  # once woken, the thread takes all that came before, too
+        if is_ours and not self._is_due:
+            self._is_due = True
             self._loop.call_soon(self._commit)
 
     def _commit(self) -> None:
@@ -61,3 +67,13 @@ class Promptly:
         if took > _QUICK:
             self._not_before = began + _SHARE * took
         self._heard()
+
+
+def _size_of(request: Request) -> int:
+    """About as many bytes as a request stores; events that come together are taken to be alike."""
+    events, size = request.events, sum(len(value or b"") for value in request.state.values())
+    if isinstance(events, PackedEvents):  # they are not looked at before it is known that they are to be stored
+        return size + sum(chunk.size for chunk in events.chunks)
+    if isinstance(events, Rowed):
+        return size + sum(len(row.data or b"") for row in events.rows)
+    return size + (len(events) * size_of(events[0]) if events else 0)

@@ -231,6 +231,7 @@ class Desk:
             for done, mine in calls:  # one of them is refused, and that need not be the others' fault
                 for delivery in mine:
                     delivery.settled = done
+            for done, mine in calls:
                 try:
                     await self._acknowledge(handle, mine)
                 except Exception as refusal:

@@ -320,7 +320,8 @@ class Link:
         """One connection, from hello to its end."""
         loop = asyncio.get_running_loop()
         wire = Wire(socket, self._take)
-        first = await wire.greet(frames.Hello(VERSION, self.name, self._credentials.token, self._options))
+        hello = frames.Hello(VERSION, self.name, self._credentials.token, self._options)
+        first = await wire.greet(hello, self.limits["hello"])
         self.name, self.limits = first.name, {**self.limits, **first.limits}
         self._set_now(first.now)
         self._wire = wire

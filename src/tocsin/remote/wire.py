@@ -114,22 +114,23 @@ class Wire:
         self._said = self._heard = self._loop.time()
         socket.take = self._read
 
-    async def greet(self, hello: frames.Hello) -> frames.Welcome:
-        """Say hello; returns the welcome.
+    async def greet(self, hello: frames.Hello, patience: float) -> frames.Welcome:
+        """Say hello; returns the welcome, which must come within so many seconds.
 
         Raises:
             NetworkError, OverloadError: the node does not let you in.
+            ProtocolError: what it says is no frame.
             Lost: not now.
         """
         self.put(MSGPACK.encode(hello))
         closing = self._loop.create_task(self._socket.wait_closed())
         try:
             either: list[asyncio.Future[Any]] = [self._first, closing]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             closing.cancel()
         if not self._first.done():
-            raise Lost
+            raise Lost(self._socket.close_reason or "it says nothing")
         first = self._first.result()
         if isinstance(first, frames.Failed):
             refusal = from_wire(first.error)
@@ -182,6 +183,9 @@ class Wire:
             else:
                 self._first.set_result(frame)
         except TocsinError as error:
+            if not self._first.done():
+                self._first.set_exception(error)
+                return
             _log.error("the node says what means nothing: %s", error)
             self._over.set()
         except Exception:

@@ -123,24 +123,25 @@ class UpgradedWire(Wire):
         protocol.drained = drained
         early = [protocol.queue.get_nowait() for _ in range(protocol.queue.qsize())]  # it did not wait to be accepted
         protocol.take = take
+        if protocol.read_paused:
+            self.resume()
         for message in cast(list[dict[str, Any]], early):
             if message["type"] == "websocket.disconnect":
                 protocol._end()
                 return
             text = message.get("text")
             take(text if text is not None else message.get("bytes") or b"")
-        if protocol.read_paused:
-            protocol.read_paused = False
-            self.resume()
 
     def pause(self) -> None:
-        """Read no more for now."""
+        """Read no more for now. uvicorn reads on when it closes, for the peer's goodbye, if it knows of this."""
         if not self.lost:
+            self._protocol.read_paused = True
             self._protocol.transport.pause_reading()
 
     def resume(self) -> None:
         """Read on."""
         if not self.lost:
+            self._protocol.read_paused = False
             self._protocol.transport.resume_reading()
 
     @property

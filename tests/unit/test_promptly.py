@@ -1,0 +1,147 @@
+"""Where a commit is made: on the loop if it is small and the disk is quick, else on the journal's own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tocsin
+from tests.helpers import event, numbered, soon
+from tocsin.delivery.keeper import Keeper
+from tocsin.delivery.mailbox import Mailbox
+from tocsin.delivery.owners import Options
+from tocsin.errors import JournalError
+
+
+@asynccontextmanager
+async def watched(tmp_path: Path, **options: Any) -> AsyncIterator[tuple[Any, list[bool]]]:
+    """A bus on a file, and for each commit with events whether the loop has made it."""
+    async with tocsin.connect(f"file:{tmp_path / 'a.db'}", **options) as bus:
+        here, loop = [], threading.get_ident()
+        bus._node.journal.listeners.append(lambda news: here.append(threading.get_ident() == loop))
+        yield bus, here
+
+
+@contextmanager
+def stuck(bus: Any) -> Iterator[threading.Event]:
+    """Inside, a commit waits until the event is set."""
+    store, go_on = bus._node.journal._store, threading.Event()
+    real = store.write
+
+    def write(draft: Any) -> None:
+        assert go_on.wait(20)
+        real(draft)
+
+    store.write = write
+    try:
+        yield go_on
+    finally:
+        go_on.set()
+        del store.write
+
+
+async def test_a_small_commit_is_made_on_the_loop(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        bus._node._promptly._not_before = 0.0
+        await bus.publish(event("1"))
+        await asyncio.gather(*(bus.publish(each) for each in numbered(5, first=2)))
+        assert here[0] and len(here) <= 6, "what comes in one turn shares a commit, unless the first took long"
+        assert bus._node.head == 6
+
+
+@pytest.mark.parametrize(
+    "many",
+    [numbered(65), [event(str(n), data="x" * 50_000) for n in range(4)]],
+    ids=["events", "bytes"],
+)
+async def test_a_large_one_is_the_threads(tmp_path: Path, many: list[Any]) -> None:
+    async with watched(tmp_path) as (bus, here):
+        await bus.publish_many(many)
+        assert here == [False]
+
+
+async def test_what_comes_with_a_large_one_is_the_threads_too(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        await asyncio.gather(bus.publish(event("small")), bus.publish_many(numbered(5_000)), bus.publish(event("next")))
+        assert not any(here), "the loop leaves to the thread what that was woken for"
+        assert bus._node.head == 5_002
+
+
+async def test_after_a_slow_commit_the_thread_does_it_for_a_while(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        promptly, store = bus._node._promptly, bus._node.journal._store
+        promptly._not_before = 0.0
+        real = store.write
+
+        def slow(draft: Any) -> None:
+            time.sleep(0.01)  # the disk, of which there is no other
+            real(draft)
+
+        store.write = slow
+        await bus.publish(event("1"))
+        del store.write
+        assert promptly._not_before > time.perf_counter() + 0.5
+        await bus.publish(event("2"))
+        assert here == [True, False]
+
+
+async def test_a_delay_for_company_is_the_threads(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        bus._node.journal._committer._delay = 0.001
+        await bus.publish(event("1"))
+        assert here == [False]
+
+
+async def test_what_is_not_persistent_does_not_wait_for_the_disk(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, _):
+        with stuck(bus) as go_on:
+            answer = await soon(bus.publish(event("1", persistent=False)))
+            assert answer.offset == 1 and not go_on.is_set()
+
+
+async def test_the_loop_goes_on_while_the_thread_waits_for_the_disk(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, _):
+        bus._node._promptly._not_before = float("inf")
+        with stuck(bus) as go_on:
+            first = asyncio.ensure_future(bus.publish(event("1")))
+            second = asyncio.ensure_future(bus.publish(event("2")))
+            await asyncio.sleep(0)
+            bus._node._promptly._not_before = 0.0
+            third = asyncio.ensure_future(bus.publish(event("3")))  # the thread has the pen: it is left to it
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not first.done()
+            go_on.set()
+            answers = await soon(asyncio.gather(first, second, third))
+        assert [each.offset for each in answers] == [1, 2, 3]
+
+
+async def test_a_failed_write_is_told_to_who_came_meanwhile() -> None:
+    """Else nobody would write again, and they would wait for ever."""
+    answers: list[asyncio.Future[list[int]]] = []
+
+    def store(**_: Any) -> asyncio.Future[list[int]]:
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
+
+    mailbox = Mailbox("ops", Options())
+    keeper = Keeper(store, lambda: 1, {"ops": mailbox}, lambda _: None)
+    first = keeper.save(mailbox)
+    await asyncio.sleep(0)
+    second = keeper.save(mailbox)
+    assert first is not second
+    answers[0].set_exception(JournalError("the disk is full"))
+    for done in (first, second):
+        with pytest.raises(JournalError, match="full"):
+            await soon(asyncio.shield(done))
+    third = keeper.save(mailbox)
+    await asyncio.sleep(0)
+    answers[1].set_result([])
+    await soon(asyncio.shield(third))
