@@ -24,7 +24,7 @@ endif
 # Programs in other languages that speak to a node in tests. Debian or Ubuntu, as root; elsewhere install these by hand.
 STRANGERS := curl nodejs gcc libc6-dev libcurl4-openssl-dev openssl
 
-.PHONY: help setup strangers demo test test-all crash bench lint
+.PHONY: help setup strangers demo cluster test test-all crash bench lint
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -59,6 +59,9 @@ strangers:  ## install what tests with curl, Node.js and C need; without it they
 
 demo: setup  ## watch a stream of events meet a few thousand filters, in one process and on Spark
 	@$(PY) -m tocsin.demo $(ARGS)
+
+cluster: setup  ## run a Spark master and two workers here, and match and detect on them; ARGS=--kill kills on the way
+	@$(PY) -m tocsin.demo.cluster $(ARGS)
 
 test: setup  ## run the tests, without the slow ones; ARGS="-k name" picks some
 	@$(PY) -m pytest $(WORKERS) -m "not slow" $(ARGS)

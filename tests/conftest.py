@@ -47,7 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            return "spark" if nodeid.startswith(("tests/spark/", "tests/pipeline/")) else nodeid
 
     return OneSpark(config, log)
 

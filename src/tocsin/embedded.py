@@ -220,7 +220,8 @@ class Bus:
             text: what to look for, such as `SEQ([type = 'a'], [type = 'b']) WITHIN 2 MINUTES BY door`; or the same
                 built in Python (`tocsin.composite`).
             context: which occurrences go together: `recent`, `chronicle`, `continuous` or `cumulative`.
-            placement: where it runs: `node`, `spark`, or `auto`: here, the node.
+            placement: where it runs: `node`, `spark` (the pipeline of `tocsin up`; without one it waits), or `auto`: on
+                Spark if there is a pipeline and no `past`, else on the node.
             past: begin as if it had been there for so long; nothing is told of that time.
             semantics: `detection`, or `interval`.
             replace: a definition of this name that is different makes way for this one.

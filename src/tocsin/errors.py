@@ -48,7 +48,8 @@ An error is the same object embedded and over the wire: `as_dict()` gives the wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "TrimmedError",
     "UnknownEventError",
     "WriterError",
+    "from_dict",
 ]
 
 
@@ -402,3 +404,43 @@ class RuleError(TocsinError):
 
 class RuleDepthError(RuleError):
     """Rules trigger rules that trigger rules, deeper than allowed: these were not run."""
+
+
+# -- the way back
+
+
+_UNKNOWN: Mapping[str, Any] = {
+    "text": None,
+    "path": None,
+    "limit": "",
+    "holder": "",
+    "first": 0,
+    "last": 0,
+    "filters": (),
+}
+"""What a class has beside the wire form stays where it was raised, and reads as this elsewhere."""
+
+
+def from_dict(said: Mapping[str, Any]) -> TocsinError:
+    """Undo `as_dict`: an error of its own class if that is known here, else a `TocsinError`."""
+    kind = _classes().get(str(said.get("error")), TocsinError)
+    error = kind.__new__(kind)
+    field, position, help = said.get("field"), said.get("position"), said.get("help")
+    TocsinError.__init__(error, str(said.get("message")), field=field, position=position, help=help)
+    for each in kind.__mro__:  # what their constructors would have set
+        if issubclass(each, TocsinError):
+            for name in inspect.signature(each.__init__).parameters.keys() & _UNKNOWN.keys():
+                setattr(error, name, _UNKNOWN[name])
+    return error
+
+
+def _classes() -> dict[str, type[TocsinError]]:
+    """Every error of ours by name."""
+    found: dict[str, type[TocsinError]] = {}
+    kinds: list[type[TocsinError]] = [TocsinError]
+    while kinds:
+        kind = kinds.pop()
+        if kind.__module__.startswith("tocsin."):
+            found.setdefault(kind.__name__, kind)
+        kinds += kind.__subclasses__()
+    return found

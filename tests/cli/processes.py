@@ -14,8 +14,8 @@ from tests.processes import Running, running
 from tests.unit.test_cli_journal import ENVIRONMENT
 
 COMMAND = [sys.executable, "-m", "tocsin.cli"]
-QUICK = ENVIRONMENT | {"TOCSIN_KERNELS": "numpy"}
-"""Numba takes a second to load, in every process."""
+QUICK = ENVIRONMENT | {"TOCSIN_KERNELS": "numpy", "TOCSIN_NO_SPARK": "1"}
+"""Numba takes a second to load, in every process; Spark takes ten."""
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.helpers import event as event_of
 from tests.helpers import numbered, soon, take, testing
 from tests.http.support import ARROW, Answer, served, until
 from tocsin import Event
 from tocsin.cloudevents import from_json
+from tocsin.journal import rows
 from tocsin.journal.columns import SOURCE_ARROW
 
 
@@ -189,3 +191,35 @@ async def test_many_read_at_once(file_url: str) -> None:
         place.server.http.reads = asyncio.Semaphore(2)
         answers = await asyncio.gather(*(place.get("/events", **ARROW) for _ in range(10)))
         assert [table(each).num_rows for each in answers] == [500] * 10
+
+
+async def test_columns_are_the_readers_choice(url: str) -> None:
+    async with served(url) as place:
+        sent = numbered(3, attributes={"machine": "m7"}, datacontenttype="application/json")
+        await place.bus.publish_many([*sent, event_of("other")])
+        found = table(await place.get("/events?columns=type,%20id&filter=machine%20=%20'm7'", **ARROW))
+        assert found.schema.names == ["offset", "id", "type"] and found["id"].to_pylist() == ["1", "2", "3"]
+        data = table(await place.get("/events?columns=data&limit=1", **ARROW))
+        assert data.schema.equals(pa.schema([SOURCE_ARROW.field("offset"), SOURCE_ARROW.field("data")]))
+        assert json.loads(data["data"][0].as_py()) == {"n": 1}
+
+
+async def test_raw_columns_are_the_journals(url: str) -> None:
+    async with served(url) as place:
+        await place.bus.publish_many(numbered(3, attributes={"machine": "m7"}, priority=7))
+        found = table(await place.get("/events?raw=true", **ARROW))
+        assert found.schema.equals(rows.SCHEMA, check_metadata=False)
+        stored = [each for block in place.bus._node.journal.blocks() for each in block.events()]
+        assert [each for batch in found.to_batches() for each in rows.from_arrow(batch)] == stored
+        assert table(await place.get("/events?raw=true&columns=priority", **ARROW))["priority"].to_pylist() == [7, 7, 7]
+        empty = table(await place.get("/events?raw=true&columns=priority&to=0", **ARROW))
+        assert empty.schema.names == ["offset", "priority"] and not empty.num_rows
+
+
+async def test_columns_that_are_none_are_refused() -> None:
+    async with served() as place:
+        for query in ("columns=x", "columns=", "columns=id,,type", "raw=perhaps"):
+            assert (await place.get(f"/events?{query}", **ARROW)).error == (400, "ProtocolError"), query
+        for query in ("columns=id", "raw=true"):
+            answer = await place.get(f"/events?{query}")
+            assert answer.error == (400, "ProtocolError") and answer.json["field"] == query.partition("=")[0]

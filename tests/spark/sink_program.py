@@ -1,6 +1,7 @@
 """A driver that the sink's crash test starts and kills: `python -m tests.spark.sink_program DIR`.
 
-It streams DIR/in/*.json into DIR/out.db, one file to the batch, on a Spark that tries tasks three times. In batch 0 one
+It streams DIR/in/*.json into DIR/out.db, or to the node whose address is in DIR/url and who has that file, one file to
+the batch, on a Spark that tries tasks three times. In batch 0 one
 attempt of a task fails and one has its Python killed, each half-way through its rows. In batch 1, when the journal has
 stored it and before Spark notes that, it writes DIR/appended and stops for good.
 """
@@ -32,7 +33,9 @@ def rows(spark: Any, directory: Path) -> Any:
 
 def start(frame: Any, directory: Path, format: str) -> Any:
     """The query."""
-    written = frame.writeStream.format(format).option("url", f"file:{directory}/out.db").option("writer", "program")
+    address = directory / "url"
+    url = address.read_text() if address.exists() else f"file:{directory}/out.db"
+    written = frame.writeStream.format(format).option("url", url).option("writer", "program")
     return written.option("checkpointLocation", str(directory / "checkpoint")).start()
 
 
@@ -51,12 +54,14 @@ def main(directory: Path) -> None:
             task = TaskContext.get()
             assert task is not None
             packed.BLOCK_EVENTS = 100  # so that some rows are in a file half-way
+            if self.target.most is not None:
+                self.target.most = 100
 
             def troubled() -> Any:
                 for batch in iterator:
                     yield batch.slice(0, batch.num_rows // 2)
                     if task.getLocalProperty("streaming.sql.batchId") == "0" and not task.attemptNumber():
-                        files = [path.name for path in self.stage.place.iterdir()]
+                        files = [path.name for path in directory.glob("out.db.*/**/*") if path.is_file()]
                         (directory / f"trouble-{task.partitionId()}").write_text(" ".join(files))
                         if task.partitionId():
                             raise RuntimeError("this attempt fails")

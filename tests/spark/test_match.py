@@ -25,7 +25,7 @@ from tocsin import BadFiltersError, Event, Filter, FilterSetError, Matcher, Matc
 from tocsin import spark as ts
 from tocsin.spark import compiling, serving
 from tocsin.spark.filterset import FilterSet
-from tocsin.spark.shards import Layout
+from tocsin.spark.shards import even
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -263,7 +263,7 @@ def test_shards_make_no_difference(frame: Any, wanted: Pairs, shards: int) -> No
     found = ts.match(frame, RULES, shards=shards)
     assert pairs_of(found) == wanted
     if shards > 1:  # a task serves one shard, and every shard is served by one task
-        layout = Layout(shards)
+        layout = even(shards)
         places = found.select("key", F.spark_partition_id().alias("place")).distinct().collect()
         assert {(layout.shard_of(each["key"]), each["place"]) for each in places} == {(n, n) for n in range(shards)}
 

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from tests.spark import sink_program
+from tests.spark.http_node import Phoenix, phoenix
+from tests.spark.places import opened, url_of
 from tocsin.journal.reader import open_reader
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.model import Event
@@ -33,18 +35,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def stored(path: Path) -> list[Event]:
     with open_reader(path) as reader:
-        return [event for block in reader.blocks() for event in block.events()]
+        return [event for block in reader.blocks() for event in block.events() if not event.type.startswith("tocsin.")]
 
 
 def write(frame: Any, path: Path, **options: object) -> None:
-    writer = frame.write.format("tocsin").mode("append").option("url", f"file:{path}")
+    writer = frame.write.format("tocsin").mode("append").option("url", url_of(path))
     for name, value in options.items():
         writer = writer.option(name, value)
     writer.save()
 
 
 def stream(frame: Any, path: Path, writer: str, checkpoint: Path | None) -> Any:
-    written = frame.writeStream.format("tocsin").option("url", f"file:{path}").option("writer", writer)
+    written = frame.writeStream.format("tocsin").option("url", url_of(path)).option("writer", writer)
     if checkpoint is not None:
         written = written.option("checkpointLocation", str(checkpoint))
     return written.trigger(availableNow=True).start()
@@ -58,7 +60,8 @@ def refusal(run: Callable[[], object]) -> str:
 
 
 def nothing_staged(path: Path) -> bool:
-    return not path.with_name(f"{path.name}.staging").exists()
+    left = list(path.with_name(f"{path.name}.batches").glob("*/*"))  # at a node
+    return not path.with_name(f"{path.name}.staging").exists() and not left
 
 
 @pytest.fixture
@@ -181,7 +184,8 @@ def test_a_numbered_write_may_be_repeated_and_others_are_stored_anew(spark: Any,
         ("append", {"writer": "w"}, "batch says nothing alone|writer says nothing alone"),
         ("append", {"batch": "x", "writer": "w"}, "batch is 'x'; write a whole number"),
         ("append", {"wirter": "w"}, "did you mean writer"),
-        ("append", {"url": "http://localhost:8420"}, "a node's address is not possible yet"),
+        ("append", {"url": "http://localhost:1", "patience": "0"}, "no node answers at http://localhost:1"),
+        ("append", {"url": "http://localhost:1", "staging": "/tmp"}, "rows wait at the node"),
         ("append", {"url": "memory:"}, "cannot be seen by Spark's processes"),
     ],
 )
@@ -241,9 +245,9 @@ def test_a_stream_stores_each_row_once_through_restarts(numbers: Any, tmp_path: 
         query.awaitTermination()
         assert counted(journal) == Counter(everything), life
     assert len({each.id for each in stored(journal)}) == 60 and nothing_staged(journal)
-    with SqliteJournal(journal) as opened:
+    with opened(journal) as held:
         about = json.loads((tmp_path / "checkpoint" / "metadata").read_text())
-        assert opened.state("sink/") == {"sink/w": about["id"].encode()}
+        assert held.state("sink/") == {"sink/w": about["id"].encode()}
 
 
 def test_a_batch_that_spark_forgot_is_not_stored_twice(numbers: Any, tmp_path: Path, journal: Path) -> None:
@@ -254,8 +258,8 @@ def test_a_batch_that_spark_forgot_is_not_stored_twice(numbers: Any, tmp_path: P
     before = stored(journal)
     for name in ("commits/1", "commits/.1.crc"):
         (tmp_path / "checkpoint" / name).unlink(missing_ok=True)
-    with SqliteJournal(journal) as opened:
-        opened.append([Event("other", "s", f"o{n}") for n in range(50)])
+    with opened(journal) as held:
+        held.append([Event("other", "s", f"o{n}") for n in range(50)])
     other = events_of(numbers.selectExpr("n + 1000 AS n"))  # its rows come out differently
     stream(other, journal, "w", tmp_path / "checkpoint").awaitTermination()
     assert [each for each in stored(journal) if each.type == "number"] == before and len(before) == 20
@@ -341,9 +345,9 @@ def test_two_queries_write_to_one_journal(numbers: Any, tmp_path: Path, journal:
     for query in queries:
         query.awaitTermination()
     assert counted(journal) == Counter({number: 2 for number in range(5)}) and nothing_staged(journal)
-    with SqliteJournal(journal) as opened:
-        assert [opened.publisher(offset) for offset in range(1, 11)].count("one") == 5
-        assert len(opened.state("sink/")) == 2
+    with opened(journal) as held:
+        assert [held.publisher(offset) for offset in range(1, 11)].count("one") == 5
+        assert len(held.state("sink/")) == 2
 
 
 def test_foreach_batch_may_number_its_writes(spark: Any, numbers: Any, tmp_path: Path, journal: Path) -> None:
@@ -382,8 +386,18 @@ def below(process: int) -> list[int]:
 @pytest.mark.crash
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_driver_killed_between_the_two_commits(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("through_node", [False, True], ids=["file", "node"])
+def test_a_driver_killed_between_the_two_commits(spark: Any, tmp_path: Path, through_node: bool) -> None:
     """Real processes: attempts fail and are killed, then the driver is, after the append and before Spark's own log."""
+    with contextlib.ExitStack() as stack:
+        if through_node:
+            node = stack.enter_context(phoenix(tmp_path / "out.db"))
+            (tmp_path / "url").write_text(node.url)
+            stack.callback(lambda: pytest.fail("the node was not killed") if not node.deaths else None)
+        kill_driver(spark, tmp_path, node if through_node else None)
+
+
+def kill_driver(spark: Any, tmp_path: Path, node: Phoenix | None) -> None:
     (tmp_path / "in").mkdir()
     for number in range(2):
         (tmp_path / "in" / f"{number}.json").write_text(sink_program.numbers(number))
@@ -410,11 +424,13 @@ def test_a_driver_killed_between_the_two_commits(spark: Any, tmp_path: Path) -> 
     assert "0" in commits and "1" not in commits
 
     # What it would have left had it died while staging, and input that reads differently the second time.
+    if node is not None:
+        node.kill()
     left = [
         Stage(f"{journal}.staging", whose).place
         for whose in (stream_name(f"file:{journal}", "program"), f"job-{driver.pid}-ab-{socket.gethostname()}")
     ]
-    for place in left:
+    for place in left if node is None else ():
         place.mkdir(parents=True)
         (place / "0-ab.rows").write_bytes(b"some rows")
     before = stored(journal)

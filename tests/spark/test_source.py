@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.spark.places import url_of
 from tests.spark.test_sql_meaning import draw, without_nan
 from tests.strategies import events as random_events
 from tocsin.clock import ManualClock, as_micros
@@ -73,10 +74,8 @@ def simple(count: int, first: int = 0) -> list[Event]:
     ]
 
 
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A journal with every shape of event; nobody writes to it."""
-    path = tmp_path_factory.mktemp("rich") / "plant.db"
+def make_rich(path: Path) -> Path:
+    """A journal with every shape of event."""
     odd = [
         Event("t", "s", "nan", attributes={"x": math.nan, "y": -math.inf, "z": 2**63 - 1, "s": "😀", "b": True}),
         Event("t", "s", "text", data='say "é"\n', datacontenttype="text/plain; charset=utf-8"),
@@ -95,6 +94,12 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Nobody writes to it."""
+    return make_rich(tmp_path_factory.mktemp("rich") / "plant.db")
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[tuple[SqliteJournal, ManualClock, Path]]:
     """A journal of its own for a test that writes."""
@@ -109,7 +114,7 @@ def events_in(path: Path) -> list[Event]:
 
 
 def batch(spark: Any, path: Path | str, schema: str | None = None, **options: Any) -> Any:
-    reader = spark.read.format("tocsin").option("url", f"file:{path}").options(**options)
+    reader = spark.read.format("tocsin").option("url", url_of(path)).options(**options)
     return (reader.schema(schema) if schema else reader).load()
 
 
@@ -121,7 +126,7 @@ class Stream:
 
     def __init__(self, spark: Any, path: Path, checkpoint: Path, schema: str = PLAIN, **options: Any) -> None:
         self.batches: list[list[tuple[Any, ...]]] = []
-        frame = spark.readStream.format("tocsin").schema(schema).option("url", f"file:{path}").options(**options).load()
+        frame = spark.readStream.format("tocsin").schema(schema).option("url", url_of(path)).options(**options).load()
         self._writer = frame.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(checkpoint))
 
     def _keep(self, frame: Any, number: int) -> None:
@@ -241,17 +246,17 @@ def test_a_range_is_read_by_as_many_tasks_as_asked(spark: Any, rich: Path) -> No
     assert batch(spark, rich, PLAIN).rdd.getNumPartitions() == 1
 
 
-@pytest.mark.parametrize(
-    ("options", "chosen"),
-    [
-        ({"startingOffset": "700"}, lambda each: each.offset >= 700),
-        ({"startingOffset": "earliest", "endingOffset": 20}, lambda each: each.offset <= 20),
-        ({"startingOffset": "100", "endingOffset": 100}, lambda each: each.offset == 100),
-        ({"startingTime": "2026-01-01T12:00:30+00:00"}, lambda each: each.arrived >= NOON + timedelta(seconds=30)),
-        ({"endingTime": "2026-01-01T13:00:30+01:00"}, lambda each: each.arrived <= NOON + timedelta(seconds=30)),
-        ({"startingOffset": "50", "endingOffset": 10}, lambda each: False),
-    ],
-)
+RANGES: list[tuple[dict[str, Any], Any]] = [
+    ({"startingOffset": "700"}, lambda each: each.offset >= 700),
+    ({"startingOffset": "earliest", "endingOffset": 20}, lambda each: each.offset <= 20),
+    ({"startingOffset": "100", "endingOffset": 100}, lambda each: each.offset == 100),
+    ({"startingTime": "2026-01-01T12:00:30+00:00"}, lambda each: each.arrived >= NOON + timedelta(seconds=30)),
+    ({"endingTime": "2026-01-01T13:00:30+01:00"}, lambda each: each.arrived <= NOON + timedelta(seconds=30)),
+    ({"startingOffset": "50", "endingOffset": 10}, lambda each: False),
+]
+
+
+@pytest.mark.parametrize(("options", "chosen"), RANGES)
 def test_where_a_batch_begins_and_ends(spark: Any, rich: Path, options: dict[str, Any], chosen: Any) -> None:
     expected = [each.offset for each in events_in(rich) if chosen(each)]
     found = batch(spark, rich, "offset BIGINT", system="true", **options).sort("offset").collect()
@@ -454,7 +459,7 @@ def test_a_life_of_a_stream(spark: Any, live: Any, tmp_path: Path, seed: int) ->
             "maxEventsPerTrigger": choose.randrange(5, 200),
             "eventsPerPartition": choose.choice((1, 30, 10_000)),
         }
-        frame = spark.readStream.format("tocsin").schema(PLAIN).option("url", f"file:{path}")
+        frame = spark.readStream.format("tocsin").schema(PLAIN).option("url", url_of(path))
         frame = frame.options(system="true", **options).load()
         query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         wanted = len(batches) + choose.randrange(1, 6)
@@ -465,7 +470,7 @@ def test_a_life_of_a_stream(spark: Any, live: Any, tmp_path: Path, seed: int) ->
                 journal.merge_now()
         finally:
             query.stop()
-    rest = spark.readStream.format("tocsin").schema(PLAIN).option("url", f"file:{path}").option("system", "true").load()
+    rest = spark.readStream.format("tocsin").schema(PLAIN).option("url", url_of(path)).option("system", "true").load()
     query = rest.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint"))
     assert query.trigger(availableNow=True).start().awaitTermination(120)
     assert [offset for number in sorted(batches) for offset in batches[number]] == list(range(1, total + 1))
@@ -513,7 +518,7 @@ def test_a_gap_in_a_batch_is_an_error_or_a_warning(spark: Any, live: Any, caplog
 
     from tocsin.spark.source import TocsinSource
 
-    options = {"url": f"file:{path}", "startingOffset": "11", "allowGaps": "true"}
+    options = {"url": url_of(path), "startingOffset": "11", "allowGaps": "true"}
     TocsinSource(options).reader(StructType().add("offset", LongType())).partitions()
     assert "offsets 11 to 20 are no longer kept: 10 events skipped" in caplog.text
 
@@ -586,8 +591,13 @@ def test_rows_carry_the_version_of_the_filter_set(spark: Any, live: Any, tmp_pat
     [
         ({}, 'OptionError: the option url is missing; say which journal: .option("url", "file:plant.db")'),
         ({"url": "file:{tmp}/no.db"}, "JournalError: there is no journal at {tmp}/no.db; check the url"),
-        ({"url": "file:{tmp}"}, "JournalError: {tmp} is a directory, not a journal; name the file in it"),
-        ({"url": "http://localhost:8420"}, "JournalError: http://localhost:8420 is the address of a node, which Spark"),
+        ({"url": "file:{tmp}"}, "JournalError: {tmp} is a directory, and no lake; name the journal in it"),
+        ({"url": "http://localhost:1", "patience": 0}, "NetworkError: no node answers at http://localhost:1: "),
+        ({"url": "http://localhost/plant"}, "OptionError: 'http://localhost/plant' is no address of a node"),
+        (
+            {"url": "ws://localhost:8420"},
+            "OptionError: Spark speaks HTTP, not 'ws://localhost:8420'; write http://loca",
+        ),
         ({"url": "plant.db"}, "JournalError: 'plant.db' is not the url of a journal; write file:plant.db"),
         ({"url": "file:x", "startOffset": 1}, "there is no option startoffset; did you mean startingOffset?"),
         ({"url": "file:x", "filter": "type == "}, "OptionError: the option filter is no filter"),

@@ -19,7 +19,7 @@ import pytest
 from tocsin import BadFiltersError, Event, Filter, FilterSetError, Matcher
 from tocsin.spark import filterset, versions
 from tocsin.spark.filterset import FilterSet
-from tocsin.spark.shards import Layout
+from tocsin.spark.shards import Shard, even
 
 ROOT = Path(__file__).resolve().parents[2]
 EVENTS = [Event("t", "s", data={"x": number % 12, "s": f"v{number % 5}"}) for number in range(60)]
@@ -193,12 +193,12 @@ def test_every_shard_of_every_version(path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(filterset, "SMALL", 5_000)
     filters = FilterSet(path)
     states = history(filters, 12)
-    layout = Layout(3)
+    layout = even(3).split(Shard(3, 1))
     for version in (12, 5, 9):
         found: list[list[Key]] = [[] for _ in EVENTS]
-        for shard in range(3):
-            matcher = filters.matcher(version, layout=layout, shard=shard)
-            assert all(layout.shard_of(key) == shard for key in states[version] if key in matcher)
+        for number, shard in enumerate(layout.shards):
+            matcher = filters.matcher(version, shard=shard)
+            assert all(layout.shard_of(key) == number for key in states[version] if key in matcher)
             for keys, more in zip(found, answers(matcher), strict=True):
                 keys += more
         assert [sorted(keys, key=repr) for keys in found] == wanted(states[version])

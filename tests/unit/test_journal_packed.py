@@ -76,7 +76,9 @@ def test_packed_events_come_back_as_they_were(journal: Journal) -> None:
     done = send(journal, packed_events, by="anna", state={"a": b"1"}, writer="w", position=4)
     assert (list(done.offsets), done.fresh, done.error) == (list(range(2, 12)), 10, None)
     expected = [each.replace(offset=n, arrived=as_datetime(T0)) for n, each in enumerate(events, 2)]
-    assert stored(journal, 2) == expected == heard[0].events
+    assert stored(journal, 2) == expected
+    # Who listens hears of them, or where they are.
+    assert heard[0].events == expected or (heard[0].events, heard[0].unread) == ([], (2, 11))
     assert journal.state() == {"a": b"1"} and {journal.publisher(offset) for offset in range(2, 12)} == {"anna"}
     again = send(journal, PackedEvents(as_chunks(some("other"))), writer="w", position=4)
     assert (list(again.offsets), again.fresh, journal.head) == (list(range(2, 12)), 0, 11)

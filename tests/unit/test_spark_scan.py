@@ -345,14 +345,12 @@ def test_a_journal_and_its_lake_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://localhost:8420", "address of a node, which Spark cannot read from yet; read the journal's file"),
-        ("https://x", "address of a node"),
         ("memory:", "cannot be seen by Spark's processes; keep it in a file"),
         ("plant.db", "is not the url of a journal; write file:plant.db"),
         ("ftp://x/y", "names no journal that can be opened here"),
         ("file:", "names no file"),
         ("file:{tmp}/no.db", "there is no journal at .*no.db; check the url"),
-        ("file:{tmp}", "is a directory, not a journal; name the file in it"),
+        ("file:{tmp}", "is a directory, and no lake; name the journal in it"),
         ("file:{tmp}/text.db", "text.db"),
         ("file:{tmp}/empty.db", "holds no journal"),
     ],

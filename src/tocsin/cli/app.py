@@ -15,7 +15,23 @@ import typer
 from typer.main import get_command
 
 from tocsin import __version__
-from tocsin.cli import alerts, bench, completion, definitions, demo, doctor, journal, pub, req, rules, sub, tokens, up
+from tocsin.cli import (
+    alerts,
+    backtest,
+    bench,
+    completion,
+    definitions,
+    demo,
+    doctor,
+    journal,
+    pipeline,
+    pub,
+    req,
+    rules,
+    sub,
+    tokens,
+    up,
+)
 from tocsin.cli.output import AsJson, examples, show, show_error
 from tocsin.errors import TextError, TocsinError
 
@@ -28,9 +44,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # joins the lines of a paragraph
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for _verbs in (up, pub, sub, req, alerts, definitions, rules):
+for _verbs in (up, pub, sub, req, alerts, definitions, backtest, rules):
     _verbs.register(app)
 app.add_typer(journal.app, name="journal")
+app.add_typer(pipeline.app, name="pipeline")
 for _verbs in (tokens, demo, bench, doctor, completion):
     _verbs.register(app)
 

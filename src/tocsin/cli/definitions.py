@@ -17,13 +17,16 @@ import typer
 from tocsin.cli.output import AsJson, examples, show, wants_json, warn
 from tocsin.cli.places import Token, Url, ask, is_remote, journal_path, place_of, reader_of
 from tocsin.composite.detector import Detector
-from tocsin.errors import DefinitionError
+from tocsin.composite.language import parse
 from tocsin.journal import bounds
 from tocsin.journal.contract import Journal
 from tocsin.node.definitions import DefinitionInfo, explain_stored, stored
-from tocsin.node.watcher import stored_detector
+from tocsin.node.watcher import Stored, stored_detector, stored_placements
 
 __all__ = ["define", "definitions", "explain", "graph", "register", "undefine"]
+
+
+_PLACES = {"node": "the node", "spark": "Spark"}
 
 
 class Drawing(StrEnum):
@@ -134,7 +137,7 @@ def explain(
         found = ask(place, lambda bus: bus.explain(id), token=token)
     else:
         with reader_of(place) as reader:
-            found = explain_stored(cast(Journal, reader), stored_detector(reader), id)
+            found = explain_stored(cast(Journal, reader), stored_placements(reader).whole, id)
     show(msgspec.to_builtins(found), [str(found)], wants_json(context, as_json))
 
 
@@ -157,25 +160,20 @@ def graph(
         detector = _again(ask(place, lambda bus: bus.definitions(), token=token))
     else:
         with reader_of(place) as reader:
-            detector = stored_detector(reader) or Detector()
+            detector = _stored(reader)
     drawn = detector.draw(format.value, names or None, figures=not is_remote(place))
     show({"format": format.value, "graph": drawn}, [drawn], wants_json(context, as_json))
 
 
 def _again(found: Iterable[DefinitionInfo]) -> Detector:
-    """A detector of the same definitions, those first that others are made of."""
-    detector, left = Detector(), list(found)
-    while left:
-        others: list[DefinitionInfo] = []
-        for each in left:
-            try:
-                detector.define(each.name, each.text, each.context, each.semantics)
-            except DefinitionError:
-                others.append(each)
-                if len(others) == len(left):  # not even one fits
-                    raise
-        left = others
-    return detector
+    """A detector of the same definitions."""
+    return Detector.of(parse(each.name, each.text, each.context, each.semantics) for each in found)
+
+
+def _stored(reader: Stored) -> Detector:
+    """The node's detector with what it has open; if some run elsewhere, all definitions, and nothing of that."""
+    whole, here = stored_placements(reader).whole, stored_detector(reader)
+    return here if here is not None and len(here.definitions()) == len(whole.definitions()) else whole
 
 
 def _as_dict(info: DefinitionInfo) -> dict[str, Any]:
@@ -189,7 +187,7 @@ def _lines(found: Iterable[DefinitionInfo]) -> Iterator[str]:
         counts += [f"{each.expired:,} too late"] if each.expired else []
         counts += [f"{each.dropped:,} given up, too many were open"] if each.dropped else []
         way = each.context if each.semantics == "detection" else f"{each.context}, {each.semantics}"
-        yield f"{each.name}  ({way}; on the {each.placement}, from offset {each.since:,})"
+        yield f"{each.name}  ({way}; on {_PLACES[each.placement]}, from offset {each.since:,})"
         yield f"    {each.text}"
         yield f"    {', '.join(counts)}"
         if each.halted is not None:

@@ -1,8 +1,9 @@
-"""`tocsin up`: a node on a port, with a journal of its own, until SIGTERM or Ctrl-C.
+"""`tocsin up`: a node on a port, with a journal of its own and a Spark pipeline beside it, until SIGTERM or Ctrl-C.
 
-It says where it listens once it does. Told to end, it takes no more connections, finishes what was begun, closes the
-journal, and ends with 0. What it holds is in one directory: `journal.db`, what SQLite keeps beside it, and the tokens
-of those who are let in, if there are any.
+It says where it listens once it does, and does not wait for Spark, which takes some seconds. Told to end, it takes no
+more connections, finishes what was begun, ends the pipeline, closes the journal, and ends with 0. What it holds is in
+one directory: `journal.db`, what SQLite keeps beside it, the lake, what the pipeline keeps (`spark`), and the tokens of
+those who are let in, if there are any.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tocsin.security.tokens import FILE as TOKENS
 __all__ = ["DATA", "Data", "register", "up"]
 
 DATA = "tocsin-data"
-JOURNAL = "journal.db"
+JOURNAL, LAKE, SPARK = "journal.db", "lake", "spark"
 ANYWHERE = ("0.0.0.0", "::")  # to listen on, not to speak to
 Data = Annotated[
     Path,
@@ -39,7 +40,10 @@ def register(app: typer.Typer) -> None:
     """Add this verb to the command."""
     app.command(
         epilog=examples(
-            "tocsin up", "tocsin up --data /var/lib/tocsin --port 9000", "tocsin up --port 0 --json | jq -r .url"
+            "tocsin up",
+            "tocsin up --data /var/lib/tocsin --port 9000 --no-spark",
+            "tocsin up --master spark://host:7077",
+            "tocsin up --port 0 --json | jq -r .url",
         )
     )(up)
 
@@ -51,9 +55,19 @@ def up(
         int, typer.Option(min=0, max=65535, envvar="TOCSIN_PORT", help="The port; 0: any that is free.")
     ] = 8420,
     data: Data = Path(DATA),
+    master: Annotated[
+        str, typer.Option(envvar="TOCSIN_MASTER", metavar="M", help="The Spark master that runs the pipeline.")
+    ] = "local[*]",
     no_spark: Annotated[
-        bool, typer.Option("--no-spark", help="Run the node without Spark. It has no Spark pipeline yet anyway.")
+        bool,
+        typer.Option("--no-spark", envvar="TOCSIN_NO_SPARK", help="Run the node without a Spark pipeline beside it."),
     ] = False,
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="What lets executors in, if there are tokens."
+        ),
+    ] = "",
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): listen with TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
     insecure: Annotated[
@@ -61,9 +75,11 @@ def up(
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run a node until Ctrl-C. Programs reach it at ws://HOST:PORT.
+    """Run a node and its Spark pipeline until Ctrl-C.
 
-    SIGTERM ends it as well: what was begun is finished, then the exit code is 0.
+    Programs reach it at ws://HOST:PORT. Composite events are looked for by the pipeline, which also archives the
+    journal; `tocsin pipeline status` says how it is. SIGTERM ends it as well: what was begun is finished, then the exit
+    code is 0.
     """
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("a certificate and its key belong together", param_hint="--tls-cert, --tls-key")
@@ -78,6 +94,7 @@ def up(
     try:
         from tocsin.net.process import as_process
         from tocsin.net.server import run
+        from tocsin.net.supervisor import Pipeline
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tocsin"):
             raise  # not an extra that is missing, but a defect
@@ -89,7 +106,20 @@ def up(
 
     try:
         opening = client.connect(f"file:{journal}", name="node")
-        as_process(run(opening, host, port, tls=tls, tokens=data / TOKENS, insecure=insecure, ready=ready))
+        place = data.resolve()
+        pipeline = Pipeline(str(place / JOURNAL), str(place / SPARK), master, str(place / LAKE), token or None)
+        as_process(
+            run(
+                opening,
+                host,
+                port,
+                tls=tls,
+                tokens=data / TOKENS,
+                insecure=insecure,
+                pipeline=None if no_spark else pipeline,
+                ready=ready,
+            )
+        )
     except JournalLockedError as error:
         help = "is a node up already? then use it, stop it, or choose another --data"
         raise JournalLockedError(error.message, path=str(journal), holder=error.holder, help=help) from None

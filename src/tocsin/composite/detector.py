@@ -156,6 +156,23 @@ class Detector:
         twin._catalog, twin._state = self._catalog, self._state.twin()
         return twin
 
+    def blank(self) -> Detector:
+        """A detector of the same definitions that has seen nothing."""
+        blank = Detector(max_open=self._max_open)
+        blank._catalog = self._catalog
+        return blank
+
+    @classmethod
+    def of(cls, definitions: Iterable[Definition], *, max_open: int = MAX_OPEN) -> Detector:
+        """A detector of definitions that fit each other, in any order."""
+        detector = cls(max_open=max_open)
+        detector._catalog = Catalog({each.name: each for each in definitions})
+        return detector
+
+    def family(self, name: str) -> list[Definition]:
+        """Those a definition is made of, in the end, and then itself."""
+        return self._catalog.family(self._catalog.definitions[name])
+
     def filters(self) -> list[str]:
         """The filters of all leaves: an event that matches none of them changes nothing."""
         return list(dict.fromkeys(node.filter for node in self.graph.nodes if isinstance(node, LeafNode)))
@@ -203,6 +220,15 @@ class Detector:
         found: list[Event] = []
         instant = time if isinstance(time, int) else as_micros(parse_time(time, "time"))
         self._ready().advance(instant, partial(self._tell, found))
+        return found
+
+    def reach(self, offset: int, instant: int) -> list[Event]:
+        """Take an event that no leaf sees, of which only offset and journal time (microseconds) are known.
+
+        Who leaves such events out must say at the end how far that was: timers due before then fire.
+        """
+        found: list[Event] = []
+        self._ready().reach(offset, instant, partial(self._tell, found))
         return found
 
     def _tell(self, found: list[Event], detections: list[Detection]) -> None:

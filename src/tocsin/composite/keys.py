@@ -13,7 +13,7 @@ from typing import Any
 from tocsin.filters.evaluate import getter
 from tocsin.model import Event, time_text
 
-__all__ = ["Key", "key_reader", "shown", "storable"]
+__all__ = ["Key", "key_reader", "settled", "shown", "storable"]
 
 Key = tuple[str | int | float, ...]
 
@@ -34,19 +34,20 @@ def key_reader(by: tuple[str, ...]) -> Callable[[Event], Key | None]:
             value = only(event)
             if value.__class__ is str or (value.__class__ is int and -_WHOLE <= value < _WHOLE):
                 return (value,)
-            settled = _settled(value)
-            return None if settled is None else (settled,)
+            found = settled(value)
+            return None if found is None else (found,)
 
         return read_one
 
     def read(event: Event) -> Key | None:
-        values = [_settled(get(event)) for get in getters]
+        values = [settled(get(event)) for get in getters]
         return None if None in values else tuple(values)  # type: ignore[arg-type]
 
     return read
 
 
-def _settled(value: Any) -> str | int | float | None:
+def settled(value: Any) -> str | int | float | None:
+    """One element of a key; None: this is no single value."""
     if isinstance(value, bool):
         return f"{_MARK}true" if value else f"{_MARK}false"
     if isinstance(value, float):

@@ -15,7 +15,7 @@ from tocsin.filters.index import Matcher
 from tocsin.model import Event
 from tocsin.spark import match, session
 
-__all__ = ["NodeSide", "SparkSide", "Totals"]
+__all__ = ["NodeSide", "SparkSide", "Totals", "totals"]
 
 
 class Totals(NamedTuple):
@@ -74,14 +74,14 @@ class SparkSide:
 
     def _add_up(self, pairs: Any, batch: int) -> None:
         """Called by Spark for each micro-batch. Executors do the work; two numbers come back."""
-        self._found[batch] = _totals(pairs)
+        self._found[batch] = totals(pairs)
 
     def progress(self) -> tuple[int, Totals]:
         """Up to which offset the query has come, and what it has found so far."""
         last = self._query.lastProgress
         if last is None or not last.sources or last.sources[0].endOffset in (None, "null"):
             return 0, Totals()
-        done = [totals for batch, totals in list(self._found.items()) if batch <= last.batchId]
+        done = [answer for batch, answer in list(self._found.items()) if batch <= last.batchId]
         return _offset(last.sources[0].endOffset), Totals(*map(sum, zip(*done, strict=True))) if done else Totals()
 
     @property
@@ -100,14 +100,15 @@ class SparkSide:
         """The whole journal once more, as one batch, by now warm: what is found, and in how many seconds."""
         pairs = match(self._spark.read.format("tocsin").option("url", self._url).load(), self._filters)
         begun = time.perf_counter()
-        return _totals(pairs), time.perf_counter() - begun
+        return totals(pairs), time.perf_counter() - begun
 
     def stop(self) -> None:
         """Stop Spark."""
         self._spark.stop()
 
 
-def _totals(pairs: Any) -> Totals:
+def totals(pairs: Any) -> Totals:
+    """The answer in a DataFrame of pairs, added up by executors."""
     code = "crc32(concat_ws(':', CAST(offset AS STRING), key))"
     found = pairs.selectExpr("count(*) AS pairs", f"coalesce(sum({code}), 0) AS checksum").collect()[0]
     return Totals(int(found["pairs"]), int(found["checksum"]))

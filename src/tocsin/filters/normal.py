@@ -38,6 +38,7 @@ __all__ = [
     "Conjunction",
     "Dimension",
     "NormalForm",
+    "calls",
     "domain",
     "fields",
     "join",
@@ -406,6 +407,11 @@ _NO_EVENT = Event("-", "-", id="-")
 def fields(node: Value | Condition) -> list[syntax.Field]:
     """All names a value or condition mentions, in the order of its text."""
     return [part for part in _walk(node) if isinstance(part, syntax.Field)]
+
+
+def calls(node: Value | Condition) -> list[syntax.Call]:
+    """All functions and calculations of a value or condition."""
+    return [part for part in _walk(node) if isinstance(part, syntax.Call)]
 
 
 def _as_time(constant: syntax.Scalar, other: Value) -> syntax.Scalar:

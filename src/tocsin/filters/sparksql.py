@@ -35,7 +35,7 @@ from tocsin.filters.tokens import NAME
 from tocsin.filters.values import EXACT
 from tocsin.model import RESERVED
 
-__all__ = ["render"]
+__all__ = ["render", "render_value", "render_variant"]
 
 _NULL = "CAST(NULL AS BOOLEAN)"
 _LOWEST = -(2**63)
@@ -66,6 +66,35 @@ class _Term(msgspec.Struct, frozen=True):
 def render(condition: Condition) -> str:
     """Return the condition as a Spark SQL boolean expression, for `df.where(…)` or `expr(…)`."""
     return _CONDITIONS[type(condition)](condition)
+
+
+def render_variant(path: tuple[str, ...]) -> str | None:
+    """What a name means, as a VARIANT; None: it is a column, or can be nothing."""
+    return _field(path).variant
+
+
+def render_value(path: tuple[str, ...], variant: str | None = None) -> str | None:
+    """What a name means, as a text that tells kinds apart; None: it is a time, or can be nothing.
+
+    `t…` is a text, `n…` a whole number of 64 bits, however it is written, `d…` any other number, `b…` a boolean. Equal
+    values have equal texts, others have not. NULL: the value is missing, or not a single one.
+
+    Args:
+        path: the name.
+        variant: the column that holds what `render_variant` gives, if there is one: it is asked several times.
+    """
+    term, choices = _field(path) if variant is None else _dynamic(variant), []
+    if term.text:
+        choices.append(f"concat('t', {term.text})")
+    if term.whole:
+        choices.append(f"concat('n', CAST({term.whole} AS STRING))")
+    if term.number:
+        is_whole = f"{term.number} = rint({term.number}) AND abs({term.number}) < {_double(2**63)}"
+        whole = f"concat('n', CAST(CAST({term.number} AS BIGINT) AS STRING))"
+        choices.append(f"(CASE WHEN {is_whole} THEN {whole} ELSE concat('d', CAST({term.number} AS STRING)) END)")
+    if term.boolean:
+        choices.append(f"concat('b', CAST({term.boolean} AS STRING))")
+    return f"coalesce({', '.join(choices)})" if choices else None
 
 
 # -- conditions; each text is closed by brackets, or is a call

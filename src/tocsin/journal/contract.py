@@ -102,6 +102,9 @@ class Committed(msgspec.Struct):
     """Those it answers without an error, also if they added no event."""
     rows: Mapping[int, bytes] = {}
     """The packed rows of some of the events, by offset: see `rowed.Rowed`."""
+    unread: tuple[int, int] | None = None
+    """First and last offset of what came packed and is not among the events: it may be more than memory holds. Who
+    wants to see it reads it; it comes after the events."""
 
 
 class Block(Protocol):

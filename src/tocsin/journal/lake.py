@@ -68,6 +68,18 @@ class Lake:
         """The newest offset that was archived; 0 if none was."""
         return self.manifest.last
 
+    @property
+    def head(self) -> int:
+        """The same, as a journal calls it: a lake can be read alone."""
+        return self.last
+
+    def state(self, prefix: str = "") -> dict[str, bytes]:
+        """See `contract.Journal.state`: none is archived."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
     def blocks(self, first: int = 1, last: int | None = None, *, backwards: bool = False) -> Iterator[LakeBlock]:
         """The blocks that hold any archived offset from `first` to `last`, in order or newest first.
 

@@ -33,24 +33,29 @@ _raw_rows = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _rows = msgspec.msgpack.Decoder(list[list[Any]]).decode
 
 
-def pack(events: Iterable[Event], largest: int = 0) -> Iterator[tuple[bytearray, int]]:
+def pack(
+    events: Iterable[Event], largest: int = 0, most: int | None = None, size: int | None = None
+) -> Iterator[tuple[bytearray, int]]:
     """Events as rows, in chunks that fit a block: the bytes and how many rows they are.
 
     Args:
         events: each with its `time`: nobody will stamp it later.
         largest: as in `Request.largest`.
+        most: events of a chunk; None: as many as a block has.
+        size: bytes after which a chunk ends; None: those of a block.
 
     Raises:
         EventError: one cannot be stored.
         ValueError: one has no time.
     """
+    most, size = most or BLOCK_EVENTS, size or BLOCK_BYTES
     rows, count = bytearray(), 0
     for event in events:
         if event.time is None:
             raise ValueError("an event that is packed needs a time")
         _encode_into(to_row(event, largest), rows, -1)
         count += 1
-        if count == BLOCK_EVENTS or len(rows) >= BLOCK_BYTES:
+        if count == most or len(rows) >= size:
             yield rows, count
             rows, count = bytearray(), 0
     if count:

@@ -309,17 +309,11 @@ class SqliteJournal:
         self._merger.poke(draft.head - draft.base)
 
     def _tell(self, draft: Draft) -> None:
-        """Let listeners hear of a commit. What came packed is read back for them."""
+        """Let listeners hear of a commit."""
         if not self.listeners:
             return
-        events = draft.events
-        if draft.unpacked < draft.head:
-            try:
-                blocks = self._reader.blocks(draft.unpacked + 1, draft.head)
-                events = events + [event for block in blocks for event in block.events()]
-            except JournalError:  # stored a moment ago: the disk is failing, and who waits must be answered
-                _log.exception("listeners will not hear of offsets %d to %d", draft.unpacked + 1, draft.head)
-        committed = Committed(events, draft.requests, draft.rows)
+        unread = (draft.unpacked + 1, draft.head) if draft.unpacked < draft.head else None
+        committed = Committed(draft.events, draft.requests, draft.rows, unread)
         for listener in list(self.listeners):
             try:
                 listener(committed)

@@ -43,6 +43,10 @@ class Caller:
         """All that it may see; None: everything. What `sees` says, for whoever asks a journal rather than an event."""
         self.filter_limits = DEFAULT
         """What its filters may cost."""
+        self.who = ""
+        """The name of its token, before which no other's names of writers and batches are its own; empty: none."""
+        self.event_size: int | None = None
+        """The most bytes of a payload, if its token says so."""
         self._watchers: list[Callable[[UnauthorizedError], object]] = []
         self._end: UnauthorizedError | None = None
 
@@ -52,6 +56,13 @@ class Caller:
         Args:
             right: `publish`, `subscribe`, `define`, `serve`, `request`, `join`, `metrics` or `admin`.
             subject: with what: a type of events, a resource, a group.
+
+        Raises:
+            ForbiddenError: no.
+        """
+
+    def check_any(self, right: str) -> None:
+        """May it do this with anything at all? To be asked before anything is read of who may not.
 
         Raises:
             ForbiddenError: no.
@@ -121,6 +132,8 @@ class GuardedCaller(Caller):
         self.bus = Guard(bus, self)
         self.scope = principal.scope.filter(system=True)
         self.filter_limits = principal.filter_limits
+        self.who = principal.name
+        self.event_size = principal.token.limits.event_size
 
     def check(self, right: str, subject: str = "") -> None:
         """See `Caller.check`."""
@@ -128,6 +141,11 @@ class GuardedCaller(Caller):
             self.principal.rights.check(right, str(subject))
         except ForbiddenError as error:
             raise self.refused(error, "right") from None
+
+    def check_any(self, right: str) -> None:
+        """See `Caller.check_any`."""
+        if not self.principal.rights.prefixes(right):
+            self.check(right)
 
     def sees(self, event: Event) -> bool:
         """See `Caller.sees`."""

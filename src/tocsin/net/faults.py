@@ -6,23 +6,12 @@ with the same fields. What a class has beside them (a path, a holder) stays on t
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Final
+import msgspec
 
-from tocsin.errors import RequestError, TocsinError
+from tocsin.errors import RequestError, TocsinError, from_dict
 from tocsin.net.frames import WireError
 
 __all__ = ["from_wire", "to_wire"]
-
-_UNKNOWN: Final[dict[str, Any]] = {
-    "text": None,
-    "path": None,
-    "limit": "",
-    "holder": "",
-    "first": 0,
-    "last": 0,
-    "filters": (),
-}
 
 
 def to_wire(error: BaseException) -> WireError:
@@ -47,25 +36,7 @@ def _text(value: object) -> str | None:
 
 def from_wire(said: WireError) -> TocsinError:
     """The error that was sent: of its own class if it is known here, else a `TocsinError`."""
-    kind = _classes().get(said.error, TocsinError)
-    error = kind.__new__(kind)
-    TocsinError.__init__(error, said.message, field=said.field, position=said.position, help=said.help)
-    for each in kind.__mro__:  # what their constructors would have set
-        if issubclass(each, TocsinError):
-            for name in inspect.signature(each.__init__).parameters.keys() & _UNKNOWN.keys():
-                setattr(error, name, _UNKNOWN[name])
+    error = from_dict(msgspec.structs.asdict(said))
     if isinstance(error, RequestError):
         error.replies = said.replies
     return error
-
-
-def _classes() -> dict[str, type[TocsinError]]:
-    """Every error of ours by name."""
-    found: dict[str, type[TocsinError]] = {}
-    kinds: list[type[TocsinError]] = [TocsinError]
-    while kinds:
-        kind = kinds.pop()
-        if kind.__module__.startswith("tocsin."):
-            found.setdefault(kind.__name__, kind)
-        kinds += kind.__subclasses__()
-    return found

@@ -20,6 +20,7 @@ from tocsin.node import consumers as consumers_module
 
 if TYPE_CHECKING:
     from tocsin.net.http.front import Front
+    from tocsin.net.supervisor import Supervisor
     from tocsin.node.pipeline import Node
 
 __all__ = ["LoopLag", "exposition"]
@@ -82,7 +83,8 @@ async def exposition(front: Front) -> bytes:
     except TocsinError:  # it is being closed
         stored = {}
     registry = CollectorRegistry()
-    registry.register(_Figures([*_of_journal(stored), *_of_node(front), *_of_network(front)]))
+    figures = [*_of_journal(stored), *_of_node(front), *_of_pipeline(front.server.pipeline), *_of_network(front)]
+    registry.register(_Figures(figures))
     return generate_latest(registry)
 
 
@@ -152,13 +154,36 @@ def _of_detector(node: Node) -> Iterator[Metric]:
     nothing = {"events": 0, "detected": {}, "definitions": {}}
     stats: dict[str, Any] = detector.stats() if detector is not None else nothing
     figures = stats["definitions"].values()
-    yield _gauge("definitions", "Definitions of composite events.", len(stats["definitions"]))
+    yield _gauge("definitions", "Definitions of composite events.", len(node.watcher.placements.records))
     yield _counter("detector_events", "Events looked at for composite events.", stats["events"])
     yield _counter("detected", "Composite events.", sum(stats["detected"].values()))
     yield _gauge("detector_open", "Openers that wait to be completed.", sum(each["open"] for each in figures))
     yield _counter("detector_expired", "Openers not completed in time.", sum(each["expired"] for each in figures))
     yield _counter("detector_dropped", "Openers given up.", sum(each["dropped"] for each in figures))
     yield _gauge("detector_halted", "Has detection halted?", float(node.watcher.failure is not None))
+
+
+def _of_pipeline(pipeline: Supervisor | None) -> Iterator[Metric]:
+    """Figures of the Spark pipeline, if the node has one; what is not known yet is left out."""
+    if pipeline is None:
+        return
+    status = pipeline.status()
+    yield _gauge("pipeline_up", "Does the Spark pipeline run?", float(status.state == "up"))
+    yield _counter("pipeline_restarts", "How often it was started again.", status.restarts)
+    yield _gauge("pipeline_definitions", "Definitions that run there.", status.definitions)
+    yield _counter("pipeline_detected", "Composite events that were found there.", status.detected)
+    yield _counter("pipeline_batches", "Batches since it came up.", status.batches)
+    archived, late = status.archived, "How long ago the last one arrived that it has looked at, if there are more"
+    for name, about, value in (
+        ("lag_events", "Events it has yet to look at", status.lag),
+        ("lag_seconds", late, status.lag_seconds),
+        ("batch_seconds", "What its last batch took", status.batch_seconds),
+        ("state_rows", "Entries of its state", status.state_rows),
+        ("state_bytes", "Memory that its state takes", status.state_bytes),
+        ("archived_offset", "Newest offset in the lake", archived.last if archived is not None else None),
+    ):
+        if value is not None:
+            yield _gauge(f"pipeline_{name}", f"{about}.", value)
 
 
 def _of_network(front: Front) -> Iterator[Metric]:

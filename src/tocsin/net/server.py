@@ -33,6 +33,7 @@ from tocsin.net.doors import Doorkeeper, Tls, check_listening, is_loopback, tls_
 from tocsin.net.http import Front, Upgraded, guarded, upgraded
 from tocsin.net.protocol import LIMITS, REFUSED, Codec, Limits, choose
 from tocsin.net.session import Session
+from tocsin.net.supervisor import Pipeline, Supervisor, supervised
 from tocsin.node.pipeline import Node
 from tocsin.security.tokens import TokenStore
 
@@ -92,6 +93,8 @@ class Server:
         self.limits = limits
         self.url = ""
         """Where it is, once it listens."""
+        self.pipeline: Supervisor | None = None
+        """Of its Spark pipeline; None: it has none."""
         self.sessions: set[Session] = set()
         self._named: dict[str, Session] = {}
         self.draining = False
@@ -265,6 +268,7 @@ async def run(
     tls: Tls | None = None,
     tokens: Tokens | None = None,
     insecure: bool = False,
+    pipeline: Pipeline | None = None,
     ready: Any = None,
 ) -> None:
     """Open a node and serve it until SIGTERM or SIGINT; then drain, close the node and return.
@@ -277,6 +281,7 @@ async def run(
         tls: as for `serve`.
         tokens: as for `serve`.
         insecure: as for `serve`.
+        pipeline: have a Spark pipeline beside the node. Nothing waits for it.
         ready: called with the server once it listens.
     """
     stop = asyncio.Event()
@@ -287,7 +292,10 @@ async def run(
         async with (
             opening as bus,
             serve(bus, host, port, limits=limits, tls=tls, tokens=tokens, insecure=insecure) as server,
+            contextlib.AsyncExitStack() as beside,
         ):
+            if pipeline is not None:
+                server.pipeline = await beside.enter_async_context(supervised(server.node, pipeline, server.url))
             if ready is not None:
                 ready(server)
             await stop.wait()

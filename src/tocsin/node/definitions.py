@@ -2,7 +2,8 @@
 
 A definition is stored together with a snapshot of the detector that has it, so after a crash both are there or neither.
 It sees what is published after it was asked for; with `past`, it begins as if it had been there before, and tells
-nothing of that time. What others have half detected stays as it is.
+nothing of that time. What others have half detected stays as it is. Where it runs is settled when it is made, and
+stays so whether the Spark pipeline is up or not (`placement`, `beside`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,12 +28,14 @@ from tocsin.journal import bounds, history
 from tocsin.journal.contract import Journal
 from tocsin.journal.window import HotWindow
 from tocsin.model import Event
+from tocsin.node.beside import stored_counts
 from tocsin.node.pipeline import Node, seen_through
-from tocsin.node.watcher import RECORD, Stored, stored_detector
+from tocsin.node.placement import NODE, SPARK, Placements, Record, conform
+from tocsin.node.watcher import Stored, stored_detector, stored_placements
 
 __all__ = ["DefinitionInfo", "define", "definitions", "explain", "explain_stored", "stored", "undefine"]
 
-_PLACEMENTS: Final = ("auto", "node", "spark")
+_PLACEMENTS: Final = ("auto", NODE, SPARK)
 _PIECE: Final = 10_000  # events of the past that are fed together
 
 
@@ -61,11 +64,6 @@ class DefinitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why detection has halted; None: it has not. What comes meanwhile is looked at later."""
 
 
-class _Record(msgspec.Struct, array_like=True):
-    placement: str
-    since: int
-
-
 async def define(
     node: Node,
     name: str,
@@ -84,46 +82,93 @@ async def define(
     bound = bounds.coerce(past)
     text = text_of(pattern)
     wanted = msgspec.structs.replace(parse(name, text, context, semantics), max_open=max_open)
-    if _has_same(node, wanted, replace=replace):
+    if _has_same(node, wanted, placement, replace=replace):
         return next(each for each in definitions(node) if each.name == name)
-    said, watcher, rehearsed = (name, text, context, semantics), node.watcher, None
+    place = await _place(node, placement, bound)
+    watcher, rehearsed = node.watcher, None
+    said = (name, text, context, semantics)
     if bound is not None:  # most of the past is looked through while detection goes on
-        rehearsed = watcher.draft().rehearsal(*said, max_open=max_open)
+        rehearsed = _draft(node, wanted, text, place, node.now() - 1, replace=replace).detector.rehearsal(
+            *said, max_open=max_open
+        )
         await asyncio.to_thread(_rehearse, node.journal, rehearsed, bound, node.now(), node.head)
     await node.store()  # what was published without waiting for the disk comes before it
     async with watcher.turn:
         await watcher.to_head()
-        if _has_same(node, wanted, replace=replace):  # somebody was quicker
+        if _has_same(node, wanted, placement, replace=replace):  # somebody was quicker
             return next(each for each in definitions(node) if each.name == name)
         await watcher.end_instant()
-        detector = watcher.draft()
-        detector.skip(node.head)
         over = node.now() - 1  # of this instant there may be more to come
-        if rehearsed is not None:
-            rest = bounds.since(rehearsed.position + 1)
-            await asyncio.to_thread(_rehearse, node.journal, rehearsed, rest, 0, node.head)
-            rehearsed.advance(over)
-        detector.define(*said, max_open=max_open, rehearsed=rehearsed, replace=replace, now=over)
-        record = _Record("node", node.head)
-        await seen_through(watcher.change(detector, name, msgspec.msgpack.encode(record)))
-        return _info(wanted, record)  # nothing is counted yet: adding many must not look at all each time
+        placements, detector = _draft(node, wanted, text, place, over, replace=replace)
+        detector.skip(node.head)
+        if place == NODE:
+            if rehearsed is not None:
+                rest = bounds.since(rehearsed.position + 1)
+                await asyncio.to_thread(_rehearse, node.journal, rehearsed, rest, 0, node.head)
+                rehearsed.advance(over)
+            is_there = any(each.name == name for each in detector.definitions())
+            detector.define(*said, max_open=max_open, rehearsed=rehearsed, replace=replace or is_there, now=over)
+        conform(detector, placements.on_node, over)
+        await seen_through(watcher.change(detector, placements, name))
+        return _info(wanted, placements.records[name])  # nothing is counted yet: adding many must not look at all
 
 
-def _has_same(node: Node, wanted: Definition, *, replace: bool) -> bool:
-    """Is there this very definition?
+class _Draft(NamedTuple):
+    placements: Placements
+    detector: Detector
+
+
+def _draft(node: Node, wanted: Definition, text: str, place: str, over: int, *, replace: bool) -> _Draft:
+    """All definitions with one more, and the node's detector with what that one is made of, but without it.
+
+    Raises:
+        DefinitionError: it does not fit the others.
+    """
+    watcher, name = node.watcher, wanted.name
+    whole, detector = watcher.placements.whole.blank(), watcher.draft()
+    whole.define(name, text, wanted.context, wanted.semantics, max_open=wanted.max_open, replace=replace)
+    since = node.head if place == NODE else node.beside.since(node.head)
+    said = (wanted.text, wanted.context, wanted.semantics, wanted.max_open)
+    record = Record(place, since, instant=over, said=said)
+    placements = watcher.placements.added(name, record, whole)
+    if place == NODE:
+        conform(detector, placements.on_node, over, apart=name)
+    return _Draft(placements, detector)
+
+
+async def _place(node: Node, placement: str, bound: bounds.Bound | None) -> str:
+    """Where a definition is going to run.
+
+    Raises:
+        TocsinError: it cannot run there.
+    """
+    if placement == SPARK and bound is not None:
+        raise TocsinError(
+            "a definition that runs on Spark begins with now, and knows no past",
+            field="past",
+            help="leave past out, or have it run on the node (placement='node')",
+        )
+    if placement == "auto":
+        return SPARK if bound is None and await node.beside.is_attached() else NODE
+    return placement
+
+
+def _has_same(node: Node, wanted: Definition, placement: str, *, replace: bool) -> bool:
+    """Is there this very definition, in this place?
 
     Raises:
         DefinitionError: there is another one of its name, which it must not replace.
     """
-    known = node.watcher.detector.definitions() if node.watcher.detector is not None else []
-    before = next((each for each in known if each.name == wanted.name), None)
+    placements = node.watcher.placements
+    before = next((each for each in placements.whole.definitions() if each.name == wanted.name), None)
     if before is None:
         return False
-    if msgspec.structs.replace(before, generation=0) == wanted:
+    place = placements.records[wanted.name].placement
+    if msgspec.structs.replace(before, generation=0) == wanted and placement in ("auto", place):
         return True
     if not replace:
         raise DefinitionError(
-            f"{wanted.name} is defined already, in context {before.context}: {before.text}",
+            f"{wanted.name} is defined already, on {_where(place)}, in context {before.context}: {before.text}",
             field="name",
             help="undefine it first, or replace it (replace=True, --replace)",
         )
@@ -136,36 +181,40 @@ async def undefine(node: Node, name: str) -> None:
     watcher.check()
     async with watcher.turn:
         await watcher.to_head()
-        detector = watcher.draft()
-        detector.undefine(name)
-        await seen_through(watcher.change(detector if detector.definitions() else None, name, None))
+        placements, detector = watcher.placements.without(name), watcher.draft()
+        if placements.on_node is not None:
+            conform(detector, placements.on_node, node.now() - 1)
+        elif any(each.name == name for each in detector.definitions()):
+            detector.undefine(name)
+        await seen_through(watcher.change(detector, placements, name))
 
 
 def definitions(node: Node) -> list[DefinitionInfo]:
     """All definitions, in the order they were made."""
     watcher = node.watcher
-    return _infos(watcher.records, watcher.detector, str(watcher.failure) if watcher.failure is not None else None)
+    halted = {NODE: str(watcher.failure) if watcher.failure is not None else None, SPARK: node.beside.halted}
+    return _infos(watcher.placements, watcher.detector, halted, node.beside.counts)
 
 
 def stored(journal: Stored) -> list[DefinitionInfo]:
     """The definitions in a journal that others may be writing to; figures are those of the last snapshot."""
-    return _infos(journal.state(RECORD), stored_detector(journal))
+    return _infos(stored_placements(journal), stored_detector(journal), {}, stored_counts(journal))
 
 
 async def explain(node: Node, id: str) -> Explanation:
     """Why a derived event is there; see `Bus.explain`."""
-    return await asyncio.to_thread(explain_stored, node.journal, node.watcher.detector, id)
+    return await asyncio.to_thread(explain_stored, node.journal, node.watcher.placements.whole, id)
 
 
-def explain_stored(journal: Journal, detector: Detector | None, id: str) -> Explanation:
-    """The same from a journal that may only be read.
+def explain_stored(journal: Journal, detector: Detector, id: str) -> Explanation:
+    """The same from a journal that may only be read, with a detector that has all definitions.
 
     Raises:
         UnknownEventError: there is no composite event of this id.
         EventError: none of the definitions, as they are now, made it.
     """
     events = history.of_id(journal, id, SOURCE)
-    if not events or detector is None:
+    if not events or not detector.definitions():
         raise UnknownEventError(
             f"there is no composite event {id!r}", field="id", help="give the id of an event that a definition made"
         )
@@ -177,17 +226,20 @@ def explain_stored(journal: Journal, detector: Detector | None, id: str) -> Expl
     return detector.explain(events[-1], constituents)
 
 
-def _infos(records: Mapping[str, bytes], detector: Detector | None, halted: str | None = None) -> list[DefinitionInfo]:
-    if detector is None:
-        return []
-    figures = detector.stats()["definitions"]
-    return [
-        _info(each, msgspec.msgpack.decode(records[RECORD + each.name], type=_Record), halted, **figures[each.name])
-        for each in detector.definitions()
-    ]
+def _infos(
+    placements: Placements, detector: Detector | None, halted: Mapping[str, str | None], counts: Mapping[str, int]
+) -> list[DefinitionInfo]:
+    figures: dict[str, dict[str, int]] = detector.stats()["definitions"] if detector is not None else {}
+    found = []
+    for each in placements.whole.definitions():
+        record = placements.records[each.name]
+        here = record.placement == NODE
+        mine = figures.get(each.name, {}) if here else {"detected": counts.get(each.name, 0)}
+        found.append(_info(each, record, halted.get(record.placement), **mine))
+    return found
 
 
-def _info(definition: Definition, record: _Record, halted: str | None = None, **figures: int) -> DefinitionInfo:
+def _info(definition: Definition, record: Record, halted: str | None = None, **figures: int) -> DefinitionInfo:
     return DefinitionInfo(
         name=definition.name,
         text=definition.text,
@@ -239,5 +291,7 @@ def _instant(journal: Journal, bound: bounds.Bound, now: int, first: int) -> int
 def _check_placement(placement: str) -> None:
     if placement not in _PLACEMENTS:
         raise TocsinError(f"placement is {placement!r}", field="placement", help=f"give {', '.join(_PLACEMENTS)}")
-    if placement == "spark":
-        raise TocsinError("placement 'spark' is not there yet", field="placement", help="leave it out")
+
+
+def _where(placement: str) -> str:
+    return "the node" if placement == NODE else "Spark"

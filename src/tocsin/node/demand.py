@@ -75,12 +75,9 @@ def _consumers(node: Node, filter: Filter) -> tuple[str, ...]:
 
 
 def _definitions(node: Node, filter: Filter) -> tuple[str, ...]:
-    detector = node.watcher.detector
-    if detector is None:
-        return ()
     found = [
         each.name
-        for each in detector.definitions()
+        for each in node.watcher.placements.whole.definitions()
         if any(leaf.filter and not Filter(leaf.filter).disjoint(filter) for leaf in leaves(each.expression))
     ]
     return tuple(sorted(found))

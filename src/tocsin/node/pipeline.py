@@ -32,13 +32,16 @@ from tocsin.errors import EventError, OverloadError, TocsinError
 from tocsin.journal.archived import ArchivedJournal
 from tocsin.journal.contract import CANCELLED, Committed, Journal, Note, Request
 from tocsin.journal.opening import joined
+from tocsin.journal.packed import PackedEvents
+from tocsin.journal.rows import from_arrow
 from tocsin.journal.window import HotWindow
 from tocsin.model import Event
+from tocsin.node.beside import Beside
 from tocsin.node.lanes import OpenLanes
 from tocsin.node.post import PostOffice
 from tocsin.node.promptly import Promptly
 from tocsin.node.sessions import Peers
-from tocsin.node.through import seen_through
+from tocsin.node.through import Batch, seen_through
 from tocsin.node.watcher import Watcher
 
 __all__ = ["Batch", "Node", "Published", "seen_through"]
@@ -49,6 +52,7 @@ MAX_WAITING = 20_000
 PATIENCE = 30.0
 """Seconds a publisher waits for room before it is told to come again."""
 HOT_BYTES = 64 * 1024 * 1024
+_AT_ONCE = 1_024  # events of a large batch that are read and matched in one turn of the loop
 _RETRY = 5  # seconds until what failed is tried again
 _JUMP = 60.0  # seconds the wall clock may wander before that is reported
 _log = logging.getLogger("tocsin")
@@ -62,13 +66,6 @@ class Published(NamedTuple):
     id: str
     offset: int | None
     """Its place in the journal; None: it waits in a client's spool, and has none yet."""
-
-
-class Batch(NamedTuple):
-    """The number of a publication: what a writer has stored under one number is not stored again."""
-
-    writer: str
-    position: int
 
 
 class Node:
@@ -104,6 +101,7 @@ class Node:
         self._inbox: deque[Committed | Request] = deque()
         self._promptly = Promptly(lambda: self.journal, self._from_journal)
         self._is_notified = False
+        self._reading: asyncio.Task[None] | None = None
         self._thread = get_ident()
         self._answers: dict[int, asyncio.Future[list[int]]] = {}
         self._waiting_events = 0
@@ -116,6 +114,7 @@ class Node:
         self._retry: int | None = None
         self._restore()
         self.watcher = Watcher(self)
+        self.beside = Beside(self)
         self._tasks = [self._loop.create_task(self._keep_time()), self._loop.create_task(self.watcher.run())]
         journal.listeners.append(self._hear)
         self.peers = Peers(self)
@@ -223,12 +222,12 @@ class Node:
             closes=closes,
         )
         self._answers[id(request)] = answer
-        self._waiting_events += len(events)
+        self._waiting_events += _held(events)
         try:
             self._promptly.submit(request)
         except TocsinError:
             del self._answers[id(request)]
-            self._waiting_events -= len(events)
+            self._waiting_events -= _held(events)
             raise
         return answer
 
@@ -246,19 +245,39 @@ class Node:
     def _from_journal(self) -> None:
         self._is_notified = False
         crashpoints.reach("before-answer")
-        while self._inbox:
+        while self._inbox and self._reading is None:
             news = self._inbox.popleft()
             if isinstance(news, Committed):
                 self._match(news.events, news.rows)
+                if news.unread is not None:
+                    self._reading = self._loop.create_task(self._match_stored(*news.unread))
                 continue
             answer = self._answers.pop(id(news), None)
-            self._waiting_events -= len(news.events)
+            self._waiting_events -= _held(news.events)
             if answer is not None and not answer.done():
                 if news.error is not None:
                     answer.set_exception(news.error)
                 else:
                     answer.set_result(list(news.offsets))
         self._room.set()
+
+    async def _match_stored(self, first: int, last: int) -> None:
+        """Match what came packed, and may be more than memory holds: some at a time, read by another thread.
+
+        What was committed after it waits, so that the order stays.
+        """
+        try:
+            batches = self.journal.read(first, last)
+            while (batch := await seen_through(asyncio.to_thread(next, batches, None))) is not None:
+                for start in range(0, batch.num_rows, _AT_ONCE):
+                    part = batch.slice(start, _AT_ONCE)
+                    self._match(await seen_through(asyncio.to_thread(from_arrow, part)), {})
+        except TocsinError as error:  # stored a moment ago: the disk is failing, and who waits must be answered
+            _log.error("nobody hears of offsets %d to %d: %s", self.head + 1, last, error)
+            self.head = last
+        finally:
+            self._reading = None
+        self._from_journal()
 
     # -- match and enqueue
 
@@ -325,6 +344,8 @@ class Node:
             alarms.append(self._retry)
         if (clock := self.watcher.ring(now)) is not None:
             alarms.append(clock)
+        if (clock := self.beside.ring(now)) is not None:
+            alarms.append(clock)
         return min(alarms) if alarms else None
 
     async def _bury(self, mailbox: Mailbox, dead: list[Item], now: int) -> None:
@@ -390,7 +411,7 @@ class Node:
         """Stop working, without saving anything."""
         self.closed = True
         await self.peers.stop()
-        tasks = [*self._tasks, *self.lanes.scans()]
+        tasks = [*self._tasks, *self.lanes.scans(), *([self._reading] if self._reading is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -402,6 +423,11 @@ def _are_plain(events: Sequence[Event]) -> bool:
         return False
     kinds = {(event.type, event.source) for event in events}
     return not any(type_.startswith("tocsin.") or source == SOURCE for type_, source in kinds)
+
+
+def _held(events: Sequence[Event]) -> int:
+    """How many events wait in memory: those that are packed wait elsewhere."""
+    return 0 if isinstance(events, PackedEvents) else len(events)
 
 
 def refused(event: object) -> EventError:

@@ -110,8 +110,9 @@ async def _lowest_needed(node: Node, wanted: int, lost: int) -> int:
     lowest = lowest if lowest < lost else wanted
     lowest = min(lowest, await asyncio.to_thread(_first_alert, node, lowest))
     # Last of all, since it may have been taken out of a queue while others were looked at.
-    if node.watcher.needed is not None:
-        lowest = min(lowest, node.watcher.needed)
+    for needed in (node.watcher.needed, node.beside.needed):
+        if needed is not None:
+            lowest = min(lowest, needed)
     in_hand = (mailbox.unsettled() for mailbox in node.mailboxes.values() if mailbox.options.durable)
     return min([lowest, *(offsets[0] for offsets in in_hand if offsets and offsets[0] < lost)])
 

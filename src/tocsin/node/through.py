@@ -1,14 +1,21 @@
-"""Waiting for what must not be left half done."""
+"""Done whole, or once: waiting for what must not be left half done, and numbers for what must not be done again."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["seen_through"]
+__all__ = ["Batch", "seen_through"]
 
 T = TypeVar("T")
+
+
+class Batch(NamedTuple):
+    """The number of a publication: what a writer has stored under one number is not stored again."""
+
+    writer: str
+    position: int
 
 
 async def seen_through(work: Coroutine[Any, Any, T]) -> T:

@@ -32,13 +32,13 @@ from tocsin.clock import SECOND, as_micros
 from tocsin.composite.detector import CLOCK, Detector
 from tocsin.errors import DefinitionError, TocsinError
 from tocsin.model import Event
+from tocsin.node.placement import RECORD, Placements
 
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
-__all__ = ["RECORD", "Stored", "Watcher", "stored_detector"]
+__all__ = ["SILENCE", "Stored", "Watcher", "stored_detector", "stored_placements"]
 
-RECORD: Final = "definition/"
 STATE: Final = "detection/state"
 POSITION: Final = "detection/position"
 SILENCE: Final = SECOND
@@ -76,9 +76,9 @@ class Watcher:
         self._node = node
         self.turn = asyncio.Lock()
         self.detector: Detector | None = None
-        """None while there is no definition."""
-        self.records: dict[str, bytes] = node.journal.state(RECORD)
-        """What else is known of definitions; see `definitions`."""
+        """None while there is no definition that runs here."""
+        self.placements = Placements({}, Detector())
+        """All definitions, also those that run elsewhere."""
         self.failure: Exception | None = None
         """Why detection has halted; None: it has not."""
         self._told = Told()
@@ -94,6 +94,7 @@ class Watcher:
                 self._saved = self.detector.position
                 told = msgspec.msgpack.decode(node.journal.state(POSITION)[POSITION], type=Told)
                 self._told = self._reached = max(Told(self._saved), told)
+            self.placements = Placements.load(node.journal.state(RECORD), self.detector)
         except Exception as error:  # of a later version, say: nobody should be without alerts for that
             _log.error("composite events are not detected: %s", error)
             self.detector, self.failure, self._is_lost = None, error, True
@@ -193,7 +194,8 @@ class Watcher:
         crashpoints.reach("detect-after")
         await asyncio.sleep(0)
         if not is_replay:
-            self._untold = found
+            silent = self.placements.silent
+            self._untold = [event for event in found if event.type not in silent] if silent else found
             self._reached = Told(last) if is_whole else Told(detector.position, detector.time)
 
     def _fire(self, detector: Detector, event: Event, found: list[Event]) -> bool:
@@ -245,18 +247,18 @@ class Watcher:
                 if self._saved < self.detector.position:
                     await self._store(self.detector, Told(self.detector.position), save=True)
 
-    async def change(self, detector: Detector | None, name: str, record: bytes | None) -> None:
+    async def change(self, detector: Detector, placements: Placements, name: str) -> None:
         """Go on with another detector, and with what else is known of a definition. The caller holds `turn`."""
-        more = {RECORD + name: record}
-        if detector is None:
+        record = placements.records.get(name)
+        more = {RECORD + name: msgspec.msgpack.encode(record) if record is not None else None}
+        if not detector.definitions():
             await self._node.store(state={STATE: None, POSITION: None, **more})
             self._told, self._reached, self._saved = Told(), Told(), 0
+            self.detector = None
         else:
             await self._store(detector, Told(detector.position), save=True, more=more)
-        self.detector = detector
-        self.records.pop(RECORD + name, None)
-        if record is not None:
-            self.records[RECORD + name] = record
+            self.detector = detector
+        self.placements = placements
         self.hear()  # there may be timers
         self._node.peers.demand_changed()
 
@@ -266,7 +268,7 @@ class Watcher:
         """If something is due by now, let it come before anything else does. The caller holds `turn`."""
         timer = self.detector.next_timer if self.detector is not None else None
         if timer is not None and timer <= self._node.now():
-            await self._append_clock()
+            await self.append_clock()
             await self.to_head()
 
     def ring(self, now: int) -> int | None:
@@ -282,11 +284,23 @@ class Watcher:
             return due
         if self._clock_at < due or now >= self._clock_at + _RETRY:
             self._clock_at = now
-            self._append_clock().add_done_callback(_forget)
+            self.append_clock()
         return self._clock_at + _RETRY  # by then it has come, or could not be stored
 
-    def _append_clock(self) -> asyncio.Future[list[int]]:
-        return self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
+    def append_clock(self) -> asyncio.Future[list[int]]:
+        """Append a clock record. Nobody need wait for it: why it could not be stored is told to publishers."""
+        answer = self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
+        answer.add_done_callback(_forget)
+        return answer
+
+
+def stored_placements(journal: Stored) -> Placements:
+    """All definitions in a journal that is only read.
+
+    Raises:
+        DefinitionError: a later version of this program has written it.
+    """
+    return Placements.load(journal.state(RECORD), stored_detector(journal))
 
 
 def stored_detector(journal: Stored) -> Detector | None:

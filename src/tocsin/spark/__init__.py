@@ -16,9 +16,26 @@ except ImportError as error:
     raise ImportError("tocsin.spark needs PySpark: pip install 'tocsin[spark]'") from error
 
 from tocsin.spark.archive import ArchiveReport, archive
+from tocsin.spark.backtest import backtest
+from tocsin.spark.detect import detect
+from tocsin.spark.elastic import Elastic
 from tocsin.spark.filterset import FilterSet
 from tocsin.spark.match import MatchReport, match
 from tocsin.spark.past import past
+from tocsin.spark.reporting import Backtest
 from tocsin.spark.session import register, session
 
-__all__ = ["ArchiveReport", "FilterSet", "MatchReport", "archive", "match", "past", "register", "session"]
+__all__ = [
+    "ArchiveReport",
+    "Backtest",
+    "Elastic",
+    "FilterSet",
+    "MatchReport",
+    "archive",
+    "backtest",
+    "detect",
+    "match",
+    "past",
+    "register",
+    "session",
+]

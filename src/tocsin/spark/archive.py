@@ -32,7 +32,7 @@ from tocsin.journal.lake import Lake, remember_lake, remembered_lake
 from tocsin.journal.manifest import Chunk
 from tocsin.journal.opening import file_path
 from tocsin.journal.reader import open_reader
-from tocsin.spark.origin import open_origin
+from tocsin.spark.origin import is_address, open_origin
 from tocsin.spark.session import session
 
 __all__ = ["ArchiveReport", "archive"]
@@ -104,6 +104,12 @@ def archive(
     """
     began = time.monotonic()
     _check(upto, retention)
+    if is_address(url):
+        raise JournalError(
+            f"{url} is the address of a node: what is archived is its file",
+            path=url,
+            help="name the journal's file, as in file:plant.db, where driver and executors see it",
+        )
     open_origin(url).close()  # which says what is wrong with a url
     path, lake = os.path.abspath(file_path(url)), Lake(lake).path  # which refuses what is no path
     done = _Done()

@@ -24,7 +24,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
 from tocsin.filters.index.registry import Key
 from tocsin.spark.checking import checked, kind_of
-from tocsin.spark.shards import Layout, primitive
+from tocsin.spark.shards import Layout, even, primitive
 
 __all__ = ["Compiled", "compile_frame", "compile_mapping"]
 
@@ -107,7 +107,7 @@ def _compile_here(pairs: Iterable[tuple[Any, Any]], layout: Layout, kind: type[s
 
 def _parts(pairs: Iterable[tuple[Any, Any]], layout: Layout) -> list[_Part]:
     """One for each shard."""
-    divided: list[list[tuple[Any, Any]]] = [[] for _ in range(layout.shards)]
+    divided: list[list[tuple[Any, Any]]] = [[] for _ in layout.shards]
     for key, given in pairs:
         divided[layout.shard_of(key)].append((key, given))
     return [_part(mine) for mine in divided]
@@ -156,10 +156,9 @@ def _joined(parts: list[list[_Part]], layout: Layout, kind: type[str] | type[int
 def _compile_there(filters: DataFrame, count: int, layout: Layout) -> list[list[_Part]]:
     """Have tasks parse and compile; returns the parts of each shard."""
     cores = filters.sparkSession.sparkContext.defaultParallelism
-    each = max(1, min(-(-count // (PART * layout.shards)), -(-2 * cores // layout.shards)))
-    finer = Layout(
-        layout.shards * each
-    )  # a key's part tells its shard: hash % (shards · each) % shards = hash % shards
+    shards = len(layout)
+    each = max(1, min(-(-count // (PART * shards)), -(-2 * cores // shards)))
+    finer = even(shards * each)  # a key's part tells its shard: hash % (shards · each) % shards = hash % shards
 
     def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -167,16 +166,16 @@ def _compile_there(filters: DataFrame, count: int, layout: Layout) -> list[list[
             yield pa.record_batch([pa.array(numbers, pa.int32()), *batch.columns], names=["part", "key", "filter"])
 
     kind = filters.schema[0].dataType.simpleString()
-    divided = filters.mapInArrow(divide, f"part INT, key {kind}, filter STRING").repartitionById(finer.shards, "part")
+    divided = filters.mapInArrow(divide, f"part INT, key {kind}, filter STRING").repartitionById(len(finer), "part")
     found: dict[int, dict[str, list[tuple[int, bytes]]]] = {}
     for row in divided.mapInArrow(_compile_parts, _SCHEMA).collect():
         found.setdefault(row.part, {}).setdefault(row.what, []).append((row.place, bytes(row.content)))
-    parts: list[list[_Part]] = [[] for _ in range(layout.shards)]
+    parts: list[list[_Part]] = [[] for _ in layout.shards]
     for number, contents in sorted(found.items()):
         whole = {what: b"".join(content for _, content in sorted(pieces)) for what, pieces in contents.items()}
         about = msgspec.msgpack.decode(whole["about"], type=_About)
         bad = [BadFilter(*each) for each in about.bad]
-        parts[number % layout.shards].append(_Part(whole["index"], about.fields, about.filters, bad))
+        parts[number % shards].append(_Part(whole["index"], about.fields, about.filters, bad))
     for mine in parts:
         if not mine:
             mine.append(_part([]))

@@ -13,6 +13,7 @@ never compiled, that takes as long as the compiler does, once per installation.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import sys
@@ -22,9 +23,10 @@ from pyspark import daemon
 __all__ = ["main", "preload"]
 
 _TASKS = "pyspark.worker"
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 _NEEDED = (
     *("pyarrow.compute", "pandas", "pyspark.sql.pandas.serializers", "pyspark.sql.pandas.types"),
-    *("pyspark.sql.conversion", "tocsin.spark.source", "tocsin.spark.sink"),
+    *("pyspark.sql.conversion", "tocsin.spark.source", "tocsin.spark.sink", "tocsin.spark.stateful"),
 )
 
 
@@ -52,8 +54,15 @@ def _load_kernels() -> None:
     transcoding.wait()
 
 
+def _adopt() -> None:
+    """Be the parent of what workers leave behind, the keepers of engines: so they are found and ended with us."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
 def main() -> None:
     """Import, then serve until Spark closes our stdin."""
+    _adopt()
     preload(sys.argv[1] if len(sys.argv) > 1 else _TASKS)
     daemon.manager()
 

@@ -7,7 +7,8 @@
 
 The source writes the version that is newest when a batch begins into the batch's offset, which Spark keeps in the
 checkpoint, and into the column `filters`. So a batch that is repeated after a crash meets the same filters, whatever
-changed since. Every version stays loadable; see `versions` for the files.
+changed since. Every version stays loadable; see `versions` for the files. How a set is divided into shards is part of
+its version too, so that a split or a merge can come between two batches, never into one.
 
 Concurrency: any number of processes may read and change a set. A change is in force, all of it, when `change` returns.
 Executors on other machines need the directory at the same path.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -26,7 +28,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.index import Matcher
 from tocsin.filters.index.registry import Key
 from tocsin.spark.checking import checked, good_ones, kind_of
-from tocsin.spark.shards import Layout
+from tocsin.spark.shards import ENOUGH, WHOLE, Layout, Shard
 from tocsin.spark.versions import Change, Files, Row
 
 __all__ = ["FilterSet"]
@@ -39,6 +41,11 @@ SHARE = 20
 """A base is made when the changes since the last one outgrow this part of it: a new reader then parses for seconds."""
 SMALL = 1 << 18
 """Bytes of changes (some two thousand filters) up to which nobody minds parsing them."""
+KEPT = 2 * ENOUGH
+"""Filters in the matchers that a process keeps, of all sets and shards; the one in use always."""
+
+
+Filters = Mapping[Key, str | Filter] | Mapping[str, str | Filter] | Mapping[int, str | Filter]
 
 
 class FilterSet:
@@ -97,7 +104,7 @@ class FilterSet:
             _apply(self._files.change(between), found)
         return found
 
-    def change(self, put: Mapping[Key, str | Filter] | None = None, remove: Iterable[Key] = ()) -> int:
+    def change(self, put: Filters | None = None, remove: Iterable[Key] = ()) -> int:
         """Add or replace some filters and remove others, all at once; returns the version that has them.
 
         What is there already, or is not there to be removed, is passed over; if nothing is left to change, no version
@@ -130,9 +137,10 @@ class FilterSet:
                     return head
                 matcher = self._grown(head, rows, good)
                 kind = self._kind(head, rows)
-                if self._files.write_change(head + 1, Change(rows, kind)):
+                change = Change(rows, kind, self._files.layout(head) if head else Layout())
+                if self._files.write_change(head + 1, change):
                     break
-            _apply(Change(rows, kind), texts)
+            _apply(change, texts)
             self._texts = (head + 1, texts)
             if matcher is not None:
                 for row in rows:
@@ -140,6 +148,32 @@ class FilterSet:
                         matcher.remove(row.key)
                 self._files.write_base(head + 1, texts, kind, matcher.to_bytes())
         return head + 1
+
+    def layout(self, version: int | None = None) -> Layout:
+        """How the filters of a version (None: the newest) are divided into shards.
+
+        Raises:
+            FilterSetError: there is no such version.
+        """
+        return self._files.layout(self._known(version))
+
+    def lay_out(self, layout: Layout, *, instead: Layout) -> int | None:
+        """Divide the filters in another way, from the next version on; returns that version.
+
+        None, and nothing is done, if they are not divided as `instead` says: somebody else was quicker, and has other
+        reasons.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        while True:
+            head = self._known(None)
+            if self._files.layout(head) != instead:
+                return None
+            if layout == instead:
+                return head
+            if self._files.write_change(head + 1, Change([], self.key_type, layout)):
+                return head + 1
 
     def _current(self, head: int) -> dict[Key, str]:
         """The filters of the newest version; kept from one change to the next."""
@@ -166,7 +200,7 @@ class FilterSet:
         weight = sum(len(row.after or "") for row in rows) + self._since_base(head)
         bases = self._files.bases()
         due = weight > SMALL and weight * SHARE > (self._files.index_size(bases[-1]) if bases else 0)
-        matcher = self._loaded(head, Layout(), 0) if due else None
+        matcher = self._loaded(head, WHOLE) if due else None
         bad: list[BadFilter] = []
         unread = [(row.key, row.after) for row in rows if row.after is not None and (due or row.key not in good)]
         found = good_ones(unread, bad)
@@ -197,7 +231,7 @@ class FilterSet:
 
     # -- matching
 
-    def matcher(self, version: int | None = None, *, layout: Layout | None = None, shard: int = 0) -> Matcher:
+    def matcher(self, version: int | None = None, *, shard: Shard = WHOLE) -> Matcher:
         """A matcher with the filters of a version (None: the newest), or with one shard of them.
 
         One is kept for each set and shard in a process, and is brought to the version asked for by doing or undoing
@@ -207,33 +241,35 @@ class FilterSet:
             FilterSetError: there is no such version, or a file is damaged.
         """
         wanted = self._known(version)
-        place = (self.path, layout or Layout(), shard)
+        place = (self.path, shard)
         with _held_lock:
             held = _held.setdefault(place, _Held())
+            _held.move_to_end(place)
         with held.lock:
             if held.matcher is not None and held.version == wanted:
                 return held.matcher
             matcher, held.matcher = held.matcher, None  # half-way brought it is nobody's
             if matcher is not None and self._cost(held.version, wanted) <= self._best_base(wanted)[0]:
-                self._bring(matcher, held.version, wanted, *place[1:])
+                self._bring(matcher, held.version, wanted, shard)
             else:
-                matcher = self._loaded(wanted, *place[1:])
+                matcher = self._loaded(wanted, shard)
             held.matcher, held.version = matcher, wanted
-            return matcher
+        _forget_oldest()
+        return matcher
 
-    def _loaded(self, wanted: int, layout: Layout, shard: int) -> Matcher:
+    def _loaded(self, wanted: int, shard: Shard) -> Matcher:
         """Make a matcher from the base from which it is quickest."""
         _, start = self._best_base(wanted)
         if not start:
             matcher = Matcher()
         else:
             matcher = self._base_matcher(start)
-            if layout.shards > 1:
+            if shard != WHOLE:
                 for key in self._files.base(start):
-                    if layout.shard_of(key) != shard:
+                    if not shard.holds(key):
                         matcher.remove(key)
                 matcher.optimize()
-        self._bring(matcher, start, wanted, layout, shard)
+        self._bring(matcher, start, wanted, shard)
         return matcher
 
     def _base_matcher(self, version: int) -> Matcher:
@@ -255,7 +291,7 @@ class FilterSet:
     def _cost(self, start: int, wanted: int) -> int:
         return PARSING * self._files.size(min(start, wanted) + 1, max(start, wanted))
 
-    def _bring(self, matcher: Matcher, start: int, wanted: int, layout: Layout, shard: int) -> None:
+    def _bring(self, matcher: Matcher, start: int, wanted: int, shard: Shard) -> None:
         """Do the changes from one version to another, or undo them."""
         target: dict[Key, str | None] = {}
         if start <= wanted:
@@ -264,7 +300,7 @@ class FilterSet:
         else:
             for version in range(start, wanted, -1):
                 target.update((row.key, row.before) for row in self._files.change(version).rows)
-        mine = {key: text for key, text in target.items() if layout.shard_of(key) == shard}
+        mine = {key: text for key, text in target.items() if shard.holds(key)}
         for key, text in mine.items():
             if text is None:
                 matcher.remove(key)
@@ -296,9 +332,20 @@ class _Held:
         self.version = 0
 
 
-_held: dict[tuple[str, Layout, int], _Held] = {}
+_held: OrderedDict[tuple[str, Shard], _Held] = OrderedDict()
+"""The last used at the end. Shards of layouts that are no more are forgotten as others come."""
 _held_lock = threading.Lock()
 _known_files: dict[str, Files] = {}
+
+
+def _forget_oldest() -> None:
+    """Keep no more matchers than a process should hold."""
+    with _held_lock:
+        sizes = {place: len(held.matcher) for place, held in _held.items() if held.matcher is not None}
+        for place in list(sizes)[:-1]:
+            if sum(sizes.values()) <= KEPT:
+                break
+            del sizes[place], _held[place]
 
 
 def _files_of(path: str) -> Files:

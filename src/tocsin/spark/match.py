@@ -3,7 +3,8 @@
     filters ─▶ compiled, one index for each shard (`compiling`) ─▶ broadcast
     events  ─▶ the columns the filters need ─▶ (a copy for each shard) ─▶ tasks (`serving`) ─▶ (offset, key)
 
-Every event meets every shard once. The plan is Spark's own operators and one `mapInArrow`, so it runs, restarts and
+Every event meets every shard once. With `Elastic` shards, how many there are is said by the version of the filter set
+that an event meets; else by the plan. The plan is Spark's own operators and one `mapInArrow`, so it runs, restarts and
 scales as any query does; no row comes to the driver.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -35,7 +36,9 @@ from pyspark.sql.types import (
 
 from tocsin.errors import BadFilter, BadFiltersError, FilterSetError, MatcherError, SchemaError
 from tocsin.filters.filter import Filter
+from tocsin.spark import balancing
 from tocsin.spark.compiling import Compiled, compile_frame, compile_mapping
+from tocsin.spark.elastic import Elastic
 from tocsin.spark.filterset import FilterSet
 from tocsin.spark.schema import schema_for
 from tocsin.spark.serving import SHARD, VERSION, Serving, Shipped, needed
@@ -61,7 +64,7 @@ class MatchReport(msgspec.Struct):
     skipped: list[BadFilter] = []
     """Those that are bad and were left out (`errors="skip"`)."""
     shards: int = 0
-    """How many indexes there are."""
+    """How many indexes there are; with `Elastic`, now."""
     index_bytes: int = 0
     """What is shipped to each machine; 0 with a live set, which executors read from its directory."""
 
@@ -70,7 +73,7 @@ def match(
     events: DataFrame,
     filters: Filters,
     *,
-    shards: int | None = None,
+    shards: int | Elastic | None = None,
     errors: Literal["refuse", "skip"] = "refuse",
     report: MatchReport | None = None,
 ) -> DataFrame:
@@ -85,7 +88,8 @@ def match(
             or a `FilterSet`, which may change while the query runs. (A set that lives in a running node will be a
             fourth, once nodes can be reached over the network.)
         shards: divide the filters among so many indexes, if one is too large for a Python process; by default one for
-            each million. Every event is then copied to each of them.
+            each million. Every event is then copied to each of them. `Elastic()` lets the shards of a `FilterSet`
+            split and merge by the load that tasks measure; the set remembers how.
         errors: what to do if some filters are bad: `refuse` all, or `skip` those, log them and go on.
         report: filled with what became of the filters.
 
@@ -107,10 +111,18 @@ def match(
     source = _is_source(events.schema)
     if isinstance(filters, FilterSet):
         events = _with_version(events, filters)
-        layout = primitive(0, shards)
-        report.shards = layout.shards
         held = [field.name for field in events.schema if isinstance(field.dataType, _HELD)]
-        return _plan(events, held, Serving(source, filters.key_type or str, layout, live=filters))
+        kind = filters.key_type or str
+        if isinstance(shards, Elastic):
+            report.shards = len(filters.layout())
+            return _plan_elastic(events, held, Serving(source, kind, live=filters), shards)
+        layout = primitive(0, shards)
+        report.shards = len(layout)
+        return _plan(events, held, Serving(source, kind, layout, live=filters), len(layout))
+    if isinstance(shards, Elastic):
+        raise MatcherError(
+            "elastic shards are those of a FilterSet", field="shards", help="put the filters into one, or give a number"
+        )
     if source:
         events = events.drop(VERSION)  # it speaks of a live set
     compiled = _compile(events.sparkSession, filters, shards)
@@ -118,16 +130,37 @@ def match(
     shipped = tuple(_ship(events.sparkSession, index) for index in compiled.indexes)
     serving = Serving(source, compiled.kind or str, compiled.layout, indexes=shipped)
     nested = [field.name for field in events.schema if isinstance(field.dataType, _NESTED)]
-    return _plan(events, needed(events.columns, nested, compiled.fields), serving)
+    return _plan(events, needed(events.columns, nested, compiled.fields), serving, len(compiled.layout))
 
 
-def _plan(events: DataFrame, columns: list[str], serving: Serving) -> DataFrame:
+def _plan(events: DataFrame, columns: list[str], serving: Serving, shards: int) -> DataFrame:
+    rows = _selected(events, columns)
+    return _served(rows if shards == 1 else _copied(rows, F.lit(shards), shards), serving)
+
+
+def _plan_elastic(events: DataFrame, columns: list[str], serving: Serving, policy: Elastic) -> DataFrame:
+    """A task for each shard that load may make; if there are more, since memory wants them, tasks have several."""
+    context = events.sparkSession.sparkContext
+    tasks = policy.most or max(1, context.defaultParallelism)
+    assert serving.live is not None
+    meter = balancing.meter(context, serving.live, policy, tasks)
+    rows = _selected(events, columns)
+    copies = F.arrow_udf(serving.copies, "int")(F.col(VERSION))  # type: ignore[attr-defined]
+    return _served(_copied(rows, copies, tasks), msgspec.structs.replace(serving, meter=meter))
+
+
+def _selected(events: DataFrame, columns: list[str]) -> DataFrame:
     columns = [name for name in columns if name != "offset"]
     _refuse_variants(events.schema, columns)
-    rows = events.select(F.col("offset").cast("bigint").alias("offset"), *(_column(name) for name in columns))
-    shards = serving.layout.shards
-    if shards > 1:
-        rows = rows.withColumn(SHARD, F.explode(F.sequence(F.lit(0), F.lit(shards - 1)))).repartitionById(shards, SHARD)
+    return events.select(F.col("offset").cast("bigint").alias("offset"), *(_column(name) for name in columns))
+
+
+def _copied(rows: DataFrame, shards: Column, tasks: int) -> DataFrame:
+    """Each row once for each shard, at the task that serves it."""
+    return rows.withColumn(SHARD, F.explode(F.sequence(F.lit(0), shards - 1))).repartitionById(tasks, SHARD)
+
+
+def _served(rows: DataFrame, serving: Serving) -> DataFrame:
     return rows.mapInArrow(serving.pairs, f"offset BIGINT, key {'STRING' if serving.kind is str else 'BIGINT'}")
 
 
@@ -192,7 +225,7 @@ def _settle(compiled: Compiled, errors: str, report: MatchReport) -> None:
     if len(bad) > BadFiltersError.SHOWN:
         _log.warning("and %d more; `report` has them all", len(bad) - BadFiltersError.SHOWN)
     report.filters, report.skipped = compiled.filters, bad
-    report.shards, report.index_bytes = compiled.layout.shards, sum(map(len, compiled.indexes))
+    report.shards, report.index_bytes = len(compiled.layout), sum(map(len, compiled.indexes))
 
 
 # -- events

@@ -1,8 +1,8 @@
 """The options of `format("tocsin")`: texts from the user, checked and turned into values.
 
     reading     url, startingOffset, startingTime, endingOffset, endingTime, maxEventsPerTrigger, eventsPerPartition,
-                system, filter, allowGaps, pushdown, lake, filters, token
-    writing     url, writer, batch, staging, extraColumns, token
+                system, filter, allowGaps, pushdown, lake, filters, token, ca, patience
+    writing     url, writer, batch, staging, extraColumns, token, ca, patience
 
 Names are read without regard to case, as Spark does. Paths become absolute here, on the driver: an executor has another
 working directory.
@@ -15,9 +15,11 @@ Not promised: that there is a journal at the url; see `origin.py`.
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -26,16 +28,18 @@ from tocsin.errors import EventError, FilterError, JournalError, OptionError
 from tocsin.filters.filter import Filter
 from tocsin.journal.opening import file_path
 from tocsin.model import parse_time
+from tocsin.spark.asking import PATIENCE
 
 __all__ = ["ReadOptions", "WriteOptions", "read_options", "suggestion", "write_options"]
 
 _READING = (
     *("url", "startingOffset", "startingTime", "endingOffset", "endingTime", "maxEventsPerTrigger"),
-    *("eventsPerPartition", "system", "filter", "allowGaps", "pushdown", "lake", "filters", "token"),
+    *("eventsPerPartition", "system", "filter", "allowGaps", "pushdown", "lake", "filters", "token", "ca", "patience"),
 )
-_WRITING = ("url", "writer", "batch", "staging", "extraColumns", "token")
+_WRITING = ("url", "writer", "batch", "staging", "extraColumns", "token", "ca", "patience")
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "timezone", "mergeschema"})
 """What Spark or its users put among the options of any format; none is ours."""
+_NODES = ("http:", "https:")
 _T = TypeVar("_T")
 _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 
@@ -66,6 +70,10 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     lake: str | None = None
     filters: str | None = None
     token: str | None = None
+    ca: str | None = None
+    """For a node's address: a file of certificates to trust instead of the system's."""
+    patience: float = PATIENCE
+    """For a node's address: seconds it may be away."""
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +84,13 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The name under which positions are remembered; a stream has one."""
     batch: int | None = None
     """The number of this write among the writer's, from 0 on; a stream has its own."""
-    staging: str
-    """The directory where rows wait for the commit."""
+    staging: str | None
+    """The directory where rows wait for the commit; None: at the node."""
     extra_columns: bool = False
     """Columns that are none of ours become attributes; else they are refused."""
     token: str | None = None
+    ca: str | None = None
+    patience: float = PATIENCE
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
@@ -130,6 +140,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         lake=given.directory("lake"),
         filters=given.directory("filters"),
         token=given.text("token"),
+        ca=given.directory("ca"),
+        patience=given.seconds("patience"),
     )
 
 
@@ -168,10 +180,21 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         url=url,
         writer=writer,
         batch=batch,
-        staging=given.directory("staging") or f"{_path(url)}.staging",
+        staging=_staging(given, url),
         extra_columns=extra == "attributes",
         token=given.text("token"),
+        ca=given.directory("ca"),
+        patience=given.seconds("patience"),
     )
+
+
+def _staging(given: _Given, url: str) -> str | None:
+    place = given.directory("staging")
+    if not url.startswith(_NODES):
+        return place or f"{_path(url)}.staging"
+    if place is not None:
+        raise _wrong("staging", "rows wait at the node, and need no directory", "leave the option staging out")
+    return None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:
@@ -218,6 +241,10 @@ class _Given:
             raise _wrong(
                 "url", f"the option url is missing{given}", 'say which journal: .option("url", "file:plant.db")'
             )
+        if url.startswith(_NODES):
+            return _address(url)
+        if url.startswith(("ws:", "wss:")):
+            raise _wrong("url", f"Spark speaks HTTP, not {url!r}", f"write http{url[2:]}")
         return f"file:{_path(url)}" if url.startswith("file:") else url
 
     def directory(self, name: str) -> str | None:
@@ -231,6 +258,11 @@ class _Given:
     def count(self, name: str) -> int | None:
         """A whole number from 0 on."""
         return self._as(name, _not_negative, "write a whole number from 0 on")
+
+    def seconds(self, name: str) -> float:
+        """Seconds, from 0 on; those of `asking.PATIENCE` if nothing is said."""
+        found = self._as(name, _duration, "write seconds, from 0 on")
+        return PATIENCE if found is None else found
 
     def offset(self, name: str, *, earliest: bool) -> tuple[int | None, bool]:
         """An offset, and whether it is the latest one; `earliest` is a word for neither, where it makes sense."""
@@ -278,6 +310,25 @@ def _path(url: str) -> str:
         return os.path.abspath(file_path(url))
     except JournalError as error:
         raise _wrong("url", error.message, error.help or "write file:path") from None
+
+
+def _address(url: str) -> str:
+    """The address of a node, without anything behind the port."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # which raises if it is none
+    except ValueError as error:
+        raise _wrong("url", f"{url!r} is no address: {error}", "write http://host:8420") from None
+    if not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+        raise _wrong("url", f"{url!r} is no address of a node", "write http://host:8420; a token is an option")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _duration(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise ValueError(text)
+    return seconds
 
 
 def _positive(text: str) -> int:

@@ -24,7 +24,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.clock import SECOND, SystemClock, as_micros
-from tocsin.errors import BoundError
+from tocsin.errors import BoundError, JournalError
 from tocsin.filters.filter import Filter
 from tocsin.journal import bounds
 from tocsin.journal.bounds import Bound, Last, Past, Since, Within
@@ -32,7 +32,7 @@ from tocsin.journal.contract import CANCELLED
 from tocsin.journal.lake import remembered_lake
 from tocsin.journal.opening import file_path
 from tocsin.model import parse_time
-from tocsin.spark.origin import Origin, open_origin
+from tocsin.spark.origin import Origin, is_address, open_origin
 from tocsin.spark.schema import SCHEMA
 
 __all__ = ["past"]
@@ -76,6 +76,12 @@ def past(
         JournalError: there is no such journal.
         LakeError: there is no such lake, or it is another journal's.
     """
+    if is_address(url):
+        raise JournalError(
+            f"{url} is the address of a node, which does not show what was cancelled",
+            path=url,
+            help="name the journal's file, as in file:plant.db; or read the address, with the option filter",
+        )
     wanted = bounds.coerce(bound)
     if wanted is None:
         raise BoundError("the past of None is nothing", field="past", help="give tocsin.retained() for all of it")

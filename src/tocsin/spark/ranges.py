@@ -21,7 +21,18 @@ from tocsin.model import time_text
 from tocsin.spark.options import ReadOptions
 from tocsin.spark.origin import Origin
 
-__all__ = ["Beginning", "Range", "advance", "beginning", "check_range", "ending", "position", "share_size", "shares"]
+__all__ = [
+    "Beginning",
+    "Range",
+    "advance",
+    "beginning",
+    "check_range",
+    "ending",
+    "pieces",
+    "position",
+    "share_size",
+    "shares",
+]
 
 
 _MEND = (
@@ -186,6 +197,14 @@ def shares(blocks: Iterable[Range], wanted: Range, events: int) -> list[tuple[Ra
             share.append(Range(first, last))
         load += size
     return [tuple(share) for share in found]
+
+
+def pieces(wanted: Range, events: int) -> list[tuple[Range, ...]]:
+    """Divide a range of which nothing is known among tasks, in equal parts of up to so many events."""
+    size = wanted.last - wanted.first + 1
+    count = -(-size // events)
+    starts = [wanted.first + size * part // count for part in range(count + 1)]
+    return [(Range(start, end - 1),) for start, end in zip(starts, starts[1:], strict=False)]
 
 
 def _kept(asked: int, first: int, options: ReadOptions) -> tuple[int, int]:

@@ -13,7 +13,7 @@ Not promised: batches of equal size; with a selective filter they are small.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 
 import pyarrow as pa
@@ -24,10 +24,11 @@ from tocsin.journal.gather import Gathering, sized
 from tocsin.journal.segments import between
 from tocsin.journal.sieve import Report, Sieve, Sieves
 from tocsin.spark.columns import Columns
+from tocsin.spark.distant import Wanted
 from tocsin.spark.options import ReadOptions
-from tocsin.spark.origin import Origin, open_origin
+from tocsin.spark.origin import Origin, is_address, open_origin
 from tocsin.spark.pushdown import NOTHING, Pushed
-from tocsin.spark.ranges import Range, check_range, share_size, shares
+from tocsin.spark.ranges import Range, check_range, pieces, share_size, shares
 
 __all__ = ["VERSION", "Scan"]
 
@@ -60,9 +61,23 @@ class Scan:
         self.pushed = pushed
         Columns(_without_version(schema))
 
-    def open(self) -> Origin:
-        """Open what is read."""
-        return open_origin(self.options.url, self.options.lake, self.options.token)
+    def open(self, *, patience: float | None = None, columns: Collection[str] | None = None) -> Origin:
+        """Open what is read.
+
+        Args:
+            patience: seconds that a node may be away; None: those of the options.
+            columns: names of those that are read. None: none is, only questions are asked.
+        """
+        options, wanted = self.options, None
+        if columns is not None:
+            wanted = Wanted(self._asked_of_node(), options.system, tuple(columns))
+        patience = options.patience if patience is None else min(patience, options.patience)
+        return open_origin(options.url, options.lake, options.token, ca=options.ca, patience=patience, wanted=wanted)
+
+    def _asked_of_node(self) -> str | None:
+        """The filter that a node can apply: both that of the user and what Spark has pushed."""
+        filters = [each for each in (self.options.filter, self.pushed.filter) if each is not None]
+        return " AND ".join(f"({each})" for each in filters) if filters else None
 
     def narrowed(self, origin: Origin, wanted: Range) -> Range:
         """What of a range the query's conditions leave."""
@@ -92,7 +107,10 @@ class Scan:
             wanted = check_range(origin, wanted, self.options)
             report.read = report.skipped = 0
             try:
-                found = shares(self._hopeful(origin, wanted, report), wanted, share_size(wanted, self.options))
+                size = share_size(wanted, self.options)
+                if is_address(self.options.url):  # a node skips blocks itself, where they are
+                    return pieces(wanted, size)
+                found = shares(self._hopeful(origin, wanted, report), wanted, size)
                 break
             except TrimmedError:  # between two looks at the list of blocks: what is left is planned anew
                 continue
@@ -133,7 +151,7 @@ class Scan:
         sieves = _sieves(self.options, self.pushed)
         columns = Columns(_without_version(self.schema))
         names = {*columns.needs, *sieves.columns}
-        with closing(self.open()) as origin:
+        with closing(self.open(columns=names)) as origin:
             for batch in sized(self._batches(origin, share, sieves, names, report), _ROWS, _BYTES):
                 found = sieves.passed(batch, report)
                 if found.num_rows:

@@ -24,8 +24,9 @@ from tocsin.filters.index import Matcher
 from tocsin.filters.index.arrow import Events
 from tocsin.model import ENVELOPE
 from tocsin.spark.filterset import FilterSet
+from tocsin.spark.measuring import Spent, Tally
 from tocsin.spark.records import SourceRecords
-from tocsin.spark.shards import Layout
+from tocsin.spark.shards import Layout, Shard
 
 __all__ = ["SHARD", "VERSION", "Serving", "Shipped", "loaded", "needed"]
 
@@ -75,38 +76,60 @@ class Serving(msgspec.Struct, frozen=True):
     """Whether the columns are the source's; else they mean what `Matcher.match_batch` says."""
     kind: type[str] | type[int]
     """Of which kind the keys are."""
-    layout: Layout
+    layout: Layout | None = None
+    """Which shards there are; None: those that the version of the live set says."""
     indexes: tuple[Shipped, ...] = ()
     """One for each shard; none with a live set."""
     live: FilterSet | None = None
+    meter: Any = None
+    """An accumulator that is told what shards had to do (`balancing`); None: nobody asks."""
 
     def pairs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: (offset, key) for every match."""
-        for batch in batches:
-            for shard, part in _split(batch, SHARD):
-                for version, rows in _split(part, VERSION if self.live is not None else None):
-                    yield from self._match(self._matcher(shard or 0, version), version, rows)
+        tally = Tally()
+        try:
+            for batch in batches:
+                for number, part in _split(batch, SHARD):
+                    for version, rows in _split(part, VERSION if self.live is not None else None):
+                        shard, matcher = self._matcher(number or 0, version)
+                        yield from self._match(matcher, version, rows, tally.of(shard, len(rows), len(matcher)))
+        finally:
+            if self.meter is not None:
+                self.meter.add(tally.told())
 
-    def _matcher(self, shard: int, version: int | None) -> Matcher:
+    def copies(self, versions: pa.Array) -> pa.Array:
+        """How many shards each event meets, by the versions of the live set; where none is named one task complains."""
+        assert self.live is not None
+        coded = versions.dictionary_encode()
+        sizes = [len(self.live.layout(version)) for version in coded.dictionary.to_pylist()]
+        return pa.array(sizes, pa.int32()).take(coded.indices).fill_null(1)
+
+    def _matcher(self, number: int, version: int | None) -> tuple[Shard, Matcher]:
         if self.live is None:
-            return self.indexes[shard].matcher()
+            assert self.layout is not None
+            return self.layout.shards[number], self.indexes[number].matcher()
         if version is None:
             raise FilterSetError(
                 f"an event's column {VERSION} is NULL", path=self.live.path, help="it must name a version of the set"
             )
-        return self.live.matcher(version, layout=self.layout, shard=shard)
+        shard = (self.layout or self.live.layout(version)).shards[number]
+        return shard, self.live.matcher(version, shard=shard)
 
-    def _match(self, matcher: Matcher, version: int | None, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _match(
+        self, matcher: Matcher, version: int | None, batch: pa.RecordBatch, spent: Spent
+    ) -> Iterator[pa.RecordBatch]:
         fields = _fields_of(matcher, version)
         offsets = batch.column("offset")
         nested = [field.name for field in batch.schema if pa.types.is_nested(field.type)]
         batch = batch.select(needed(batch.schema.names, nested, fields))
         if not batch.num_columns:  # filters that look at nothing: the rows count all the same
             batch = pa.record_batch([pa.nulls(len(offsets))], names=["nothing"])
-        rows = SourceRecords(batch, fields) if self.source else Events(batch)
+        with spent.busy():
+            rows = SourceRecords(batch, fields) if self.source else Events(batch)
         first, size = 0, min(1024, len(offsets))
         while first < len(offsets):
-            numbers, keys = matcher.match_pairs(rows[first : first + size])
+            with spent.busy():
+                numbers, keys = matcher.match_pairs(rows[first : first + size])
             if len(numbers):
                 yield self._batch(offsets.take(pa.array(numbers + first)), keys)
             first += size

@@ -184,10 +184,7 @@ def _watch(context: SparkContext) -> None:
     if process is None or process.pid in _watched:  # None: spark-submit has started both, and ends both
         return
     _watched.add(process.pid)
-    # Not subprocess: it is not ours to wait for. In a session of its own, so that Ctrl-C does not reach it.
-    nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-    command = [sys.executable, "-I", "-S", watchdog.__file__, str(process.pid), str(os.getpid())]
-    os.posix_spawn(sys.executable, command, os.environ, file_actions=nothing, setsid=True)
+    watchdog.guard(process.pid)
 
 
 def _hush(context: SparkContext) -> None:

@@ -28,6 +28,8 @@ _ALWAYS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # A batch writes what has changed to a log, and leaves files of the whole state to the background.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -47,6 +49,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _GIB = 1 << 30
 _LOCAL = re.compile(r"local(?:\[\s*(?P<threads>\d+|\*)\s*(?:,\s*\d+\s*)?\])?")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(?P<executors>\d+)\s*,\s*(?P<cores>\d+)\s*,\s*\d+\s*\]")
+_OWN_CLUSTER = re.compile(r"spark://(?:127\.0\.0\.1|localhost|\[::1\]):\d+")
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 
 
@@ -84,7 +87,7 @@ def parse_master(master: str) -> Master:
             field="master",
             help="write local[*], or a cluster's address such as spark://host:7077, yarn or k8s://…",
         )
-    return Master(here=False, inside=False, cores=None)
+    return Master(here=_OWN_CLUSTER.fullmatch(master) is not None, inside=False, cores=None)
 
 
 def settings(master: str, app: str, memory: str | None) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """DataFrames into a journal: `df.write.format("tocsin")` and `df.writeStream.format("tocsin")`.
 
-    task, on an executor:  rows ─ frames.py ─▶ events ─ packed.py ─▶ a staged file ─▶ message: where it is, checksums
+    task, on an executor:  rows ─ frames.py ─▶ events ─ packed.py ─▶ staged ─▶ message: where they are, checksums
     commit, on the driver: messages ─▶ ONE request: all rows, the writer's position, which query the writer belongs to
+
+Where they are staged, and who appends them, is a matter of the url: see `intofile.py` and `intonode.py`.
 
 Exactly once: Spark numbers the batches of a query and repeats a number until it knows that the commit took place. The
 journal stores a writer's number with its events, in one transaction, and answers a number it has from what it holds,
@@ -9,8 +11,6 @@ after hours or millions of events. So a batch that is repeated stores nothing, a
 
 Promised
     - All rows of a batch or none. A row that is no event fails the query with its column, value and place.
-    - Executors never open the journal. The driver opens it for each commit, so several queries can write to one journal
-      in turn; what holds it longer (a node) is named in `JournalLockedError`.
     - A writer belongs to one query, known by the id in its checkpoint. Another query under its name, which would number
       from 0 again and see its rows taken for repetitions, gets `WriterError`; so does a query that changes its name.
     - Ids that are not given are made of writer, query, batch, partition and row: an attempt that is repeated makes the
@@ -22,15 +22,13 @@ A batch write without `writer` and `batch` is stored anew each time it is run.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import functools
 import hashlib
-import os
 import secrets
-import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -38,26 +36,20 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tocsin.clock import SystemClock
-from tocsin.errors import EventError, JournalError, JournalLockedError, OptionError, TocsinError, WriterError
-from tocsin.journal.contract import Journal, Request
-from tocsin.journal.ids import Ids
-from tocsin.journal.opening import file_path
-from tocsin.journal.packed import PackedEvents, pack
-from tocsin.journal.sqlite import SqliteJournal
+from tocsin.errors import EventError, OptionError, TocsinError
+from tocsin.journal.packed import pack
 from tocsin.model import Event
+from tocsin.spark.asking import Address
 from tocsin.spark.frames import Frames
+from tocsin.spark.intofile import FileTarget
+from tocsin.spark.intonode import NodeTarget
 from tocsin.spark.options import WriteOptions, write_options
-from tocsin.spark.staging import Piece, Stage, StagedFile, chunks_in, job_name, stream_name
+from tocsin.spark.staging import Piece, Stage, job_name, stream_name
 
-__all__ = ["BatchSink", "Staged", "StreamSink", "batch_writer", "stream_writer"]
+__all__ = ["Attempt", "BatchSink", "Staged", "StreamSink", "Target", "batch_writer", "stream_writer"]
 
 MAX_EVENT_BYTES = 1 << 20
 """The most bytes of one payload, as where events enter a node."""
-_STATE = "sink/"
-"""Where the journal's state keeps which query a writer belongs to."""
-_NO_QUERY = b"batch"
-"""The owner of a writer that is used in batch writes, outside of any streaming query."""
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """What Spark tells each task of a streaming query, wherever its checkpoint is configured."""
 
@@ -92,11 +84,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 def _check_scheme(options: Mapping[str, str]) -> None:
     """Refuse urls that other verbs take."""
-    scheme = options.get("url", "").partition(":")[0]
-    if scheme in ("http", "https"):
-        message = "writing through a node's address is not possible yet"
-        raise OptionError(message, field="url", help="name the journal's file, file:plant.db, while no node has it")
-    if scheme == "memory":
+    if options.get("url", "").startswith("memory:"):
         message = "a journal in memory cannot be seen by Spark's processes"
         raise OptionError(message, field="url", help="name a file, such as file:plant.db")
 
@@ -105,11 +93,66 @@ def _columns(schema: StructType) -> pa.Schema:
     return to_arrow_schema(schema, timezone="UTC")  # the zone is only a label: instants are the same in all
 
 
+class Attempt(Protocol):
+    """The rows of one attempt of a task, on their way. What it leaves with an error goes with its batch."""
+
+    path: str
+    """Where they are, or how their names begin."""
+    pieces: list[Piece]
+    """Those that were added, in order."""
+
+    def add(self, rows: bytearray, count: int) -> None:
+        """Stage a chunk of `packed.pack`.
+
+        Raises:
+            TocsinError: it cannot be.
+        """
+
+
+class Target(Protocol):
+    """Where a batch goes. Made on the driver, sent to the executors."""
+
+    most: int | None
+    size: int | None
+    """Events and bytes of a chunk, as for `packed.pack`."""
+
+    def attempt(self, partition: int) -> AbstractContextManager[Attempt]:
+        """Begin to stage the rows of a task; on an executor."""
+
+    def store(
+        self,
+        staged: Sequence[tuple[str, list[Piece]]],
+        writer: str | None,
+        position: int | None,
+        query: str | None,
+        *,
+        streaming: bool,
+        unique: bool,
+    ) -> None:
+        """Store what was staged; on the driver.
+
+        Args:
+            staged: of each task, in order, where its rows are and in which pieces.
+            writer: the name under which it is stored once.
+            position: the number of the batch among the writer's, from 1 on.
+            query: the streaming query in which rows are written.
+            streaming: does that query itself write?
+            unique: as in `packed.PackedEvents`.
+
+        Raises:
+            WriterError: the name is another's.
+            TocsinError: nothing was stored.
+        """
+
+    def clear(self) -> None:
+        """Remove what was staged; on the driver, when a batch is stored or given up."""
+
+
 class Staged(WriterCommitMessage):
     """What a task tells the driver."""
 
     def __init__(self, path: str, pieces: list[Piece], query: str | None) -> None:
-        """Name the file, its chunks, and the streaming query the task belongs to."""
+        """Name the place, the chunks in it, and the streaming query the task belongs to."""
         self.path, self.pieces, self.query = path, pieces, query
 
 
@@ -118,48 +161,37 @@ class _Sink:
 
     def __init__(self, options: WriteOptions, schema: pa.Schema, whose: str) -> None:
         self.options = options
-        self.stage = Stage(options.staging, whose)
         self.extra = options.extra_columns
         self.unique = "id" not in schema.names  # else the journal compares them with what it has
         Frames(schema, extra=self.extra)  # raises here, before any row is read
-        folder = os.path.dirname(file_path(options.url))
-        if not os.path.isdir(folder):
-            raise JournalError(f"there is no directory {folder}", path=folder, help="make it, or correct the url")
-        self.stage.prepare()
+        self.target: Target
+        if options.staging is None:
+            address = Address(options.url, options.token, options.ca, options.patience)
+            self.target = NodeTarget(address, _digest(whose), options.writer or "spark")
+        else:
+            self.target = FileTarget(options.url, Stage(options.staging, whose))
 
     def write_rows(self, batches: Iterator[pa.RecordBatch], ids: str, query: str | None) -> Staged:
         """Turn the rows of one task into events and stage them."""
         partition = _task().partitionId()
         rows = _Rows(batches, f"{ids}-{partition}-", self.extra)
-        with StagedFile(self.stage, partition) as file:
-            try:
-                for chunk, count in pack(rows, MAX_EVENT_BYTES):
-                    file.add(chunk, count)
-            except EventError as error:
-                message = f"row {rows.given + 1} of partition {partition} is no event: {error.message}"
-                raise EventError(message, field=error.field, help=error.help) from None
-        return Staged(file.path, file.pieces, query)
+        with self.target.attempt(partition) as staged:
+            for chunk, count in self._packed(rows, partition):
+                staged.add(chunk, count)
+        return Staged(staged.path, staged.pieces, query)
+
+    def _packed(self, rows: _Rows, partition: int) -> Iterator[tuple[bytearray, int]]:
+        try:
+            yield from pack(rows, MAX_EVENT_BYTES, self.target.most, self.target.size)
+        except EventError as error:
+            message = f"row {rows.given + 1} of partition {partition} is no event: {error.message}"
+            raise EventError(message, field=error.field, help=error.help) from None
 
     def store(self, messages: Sequence[Staged], position: int | None, *, streaming: bool) -> None:
-        """Append what was staged, in the order of partitions, in one transaction."""
-        chunks = [chunk for each in messages for chunk in chunks_in(each.path, each.pieces)]
-        if not chunks:  # a batch without rows need not be remembered: repeated, it has none or is stored then
-            return
-        writer, owner = self.options.writer, (messages[0].query or "").encode() or _NO_QUERY
-        with _opened(self.options.url) as journal:
-            state = {}
-            if writer is not None:
-                _check_owner(journal, writer, owner, streaming)
-                state = {_STATE + writer: owner}
-            events = PackedEvents(chunks, unique=self.unique)
-            request = Request(SystemClock().now(), events, writer, position, by=writer or "spark", state=state)
-            try:
-                _submit(journal, request)
-            except WriterError as error:
-                mend = "go on with the newest checkpoint, or begin with a new one and another writer"
-                raise WriterError(f"the checkpoint is older than the journal: {error.message}", help=mend) from None
-            if writer is not None and not request.fresh and _STATE + writer not in journal.state(_STATE):
-                raise _taken(writer, "something that is no Spark query")
+        """Store what was staged, in the order of partitions, all or nothing."""
+        staged = [(each.path, each.pieces) for each in messages]
+        query = messages[0].query if messages else None
+        self.target.store(staged, self.options.writer, position, query, streaming=streaming, unique=self.unique)
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
@@ -180,11 +212,11 @@ class BatchSink(_Sink, DataSourceArrowWriter):
         """Store everything that was staged."""
         position = self.batch + 1 if self.options.writer is not None else None
         self.store(_told(messages), position, streaming=False)
-        self.stage.clear()
+        self.target.clear()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Forget what was staged."""
-        self.stage.clear()
+        self.target.clear()
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
@@ -208,11 +240,11 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Store a batch, unless it is stored."""
         self.store(_told(messages), batchId + 1, streaming=True)
-        self.stage.clear()
+        self.target.clear()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Forget what was staged for a batch."""
-        self.stage.clear()
+        self.target.clear()
 
 
 class _Rows:
@@ -250,65 +282,3 @@ def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 def _digest(*parts: str) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
-
-
-# -- the journal
-
-
-_ids: dict[str, Ids] = {}
-"""By path, what the last commit of this process knew of each journal's ids: Spark lets one process do many commits."""
-
-
-@contextlib.contextmanager
-def _opened(url: str) -> Iterator[SqliteJournal]:
-    """The journal, open for one commit."""
-    path = os.path.realpath(file_path(url))  # one file, one lock, whatever links lead to it
-    try:
-        turn = os.open(f"{path}.sink.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        help = "check its directory and permissions"
-        raise JournalError(f"{path} cannot be written to: {error.strerror}", path=path, help=help) from None
-    try:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # other sinks hold the journal for a moment only: wait for them
-        try:
-            journal = SqliteJournal(path, lazy=True, ids=_ids.pop(path, None))
-        except JournalLockedError as error:
-            mend = "close it while this query runs; to write beside it, publish through it instead"
-            raise JournalLockedError(error.message, path=path, holder=error.holder, help=mend) from None
-        try:
-            yield journal
-        finally:
-            journal.close()
-            _ids[path] = journal.ids
-    finally:
-        os.close(turn)
-
-
-def _check_owner(journal: Journal, writer: str, owner: bytes, streaming: bool) -> None:
-    owners = journal.state(_STATE)
-    known = owners.get(_STATE + writer)
-    if known is not None and known != owner:
-        raise _taken(writer, f"the query {known.decode()}" if known != _NO_QUERY else "batch writes")
-    if known is None and streaming:
-        for name, other in owners.items():
-            if other == owner:
-                raise WriterError(
-                    f"this query has written as {name.removeprefix(_STATE)!r} until now, not as {writer!r}",
-                    help="keep the name, or begin with a new checkpoint: a batch might be stored under both",
-                )
-
-
-def _taken(writer: str, owner: str) -> WriterError:
-    return WriterError(
-        f"the writer {writer!r} belongs to {owner}; the batches of this query would be taken for repetitions",
-        help="give this query a writer of its own, or go on with the checkpoint of the one that has the name",
-    )
-
-
-def _submit(journal: Journal, request: Request) -> None:
-    stored = threading.Event()
-    request.done = lambda _: stored.set()
-    journal.submit(request)
-    stored.wait()
-    if request.error is not None:
-        raise request.error

@@ -57,6 +57,8 @@ __all__ = ["Share", "TocsinSource"]
 
 _log = logging.getLogger(__name__)
 
+_AT_LOAD = 5.0
+"""Seconds that `load()` waits for a node: somebody sits before it. A query that runs is more patient."""
 _FREE = ("attributes", "data")
 """Columns that may have several types; `columns.py` knows which."""
 
@@ -72,7 +74,7 @@ class TocsinSource(DataSource):
     def schema(self) -> str:
         """The columns, if the user names none. Looks at the journal, so that `load()` tells what is wrong."""
         options = read_options(self.options)
-        Scan(options, pa.schema([])).open().close()
+        Scan(options, pa.schema([])).open(patience=_AT_LOAD).close()
         _version(options)
         return schema_for(filters=options.filters is not None)
 

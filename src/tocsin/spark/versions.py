@@ -1,6 +1,7 @@
 """The files of a filter set: one small file for every version, and now and then the whole set beside one.
 
-    00000000000000000007.change     Arrow IPC: key, filter (NULL: removed), before (NULL: was not there)
+    00000000000000000007.change     Arrow IPC: key, filter (NULL: removed), before (NULL: was not there);
+                                    in its metadata the layout of the shards, unless there is only one
     00000000000000000007.base       Arrow IPC: key, filter; all of version 7
     00000000000000000007.index      the same compiled: `Matcher.to_bytes`
 
@@ -9,6 +10,7 @@ Promises:
       makes version 8; a writer that dies leaves the set as it was.
     - Versions begin at 1 and have no gaps; their files never change and are never removed.
     - A change can be undone as well as done: it holds what was there before.
+    - A version says by itself how its filters are divided into shards.
     - A base says nothing that the changes do not; a set without any is complete.
 Does not promise:
     - File systems without hard links.
@@ -19,19 +21,22 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import pyarrow as pa
 
-from tocsin.errors import FilterSetError
+from tocsin.errors import FilterSetError, MatcherError
 from tocsin.filters.index.registry import Key
 from tocsin.journal import durably
+from tocsin.spark.shards import Layout
 
 __all__ = ["Change", "Files", "Row"]
 
 _LEFTOVER = 3600.0  # seconds after which a file that was being written is taken for a dead writer's
+_LAYOUT = b"layout"
 _KINDS: dict[type | None, pa.DataType] = {str: pa.string(), int: pa.int64(), None: pa.null()}
 
 
@@ -44,10 +49,11 @@ class Row(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One version: its rows, and of which kind its keys are."""
+    """One version: its rows, of which kind its keys are, and how the whole set is divided from then on."""
 
     rows: list[Row]
     kind: type[str] | type[int] | None
+    layout: Layout = Layout()
 
 
 class Files:
@@ -104,7 +110,25 @@ class Files:
         table = self._table(self._change(version))
         columns = (table.column(name).to_pylist() for name in ("key", "filter", "before"))
         kinds = {of_arrow: kind for kind, of_arrow in _KINDS.items()}
-        return Change(list(map(Row, *columns)), kinds[table.schema.field("key").type])
+        layout = self._layout(self._change(version), table.schema)
+        return Change(list(map(Row, *columns)), kinds[table.schema.field("key").type], layout)
+
+    def layout(self, version: int) -> Layout:
+        """How the filters of a version are divided.
+
+        Raises:
+            FilterSetError: there is no such version, or its file is damaged.
+        """
+        place = self._change(version)
+        with self._opened(place) as reader:
+            return self._layout(place, reader.schema)
+
+    def _layout(self, place: Path, schema: pa.Schema) -> Layout:
+        said = (schema.metadata or {}).get(_LAYOUT)
+        try:
+            return Layout() if said is None else msgspec.json.decode(said, type=Layout)
+        except (msgspec.MsgspecError, MatcherError) as error:
+            raise FilterSetError(f"{place} is damaged: {error}", path=self.path, help="restore it") from None
 
     def base(self, version: int) -> dict[Key, str]:
         """All filters of a version that has a base."""
@@ -119,9 +143,14 @@ class Files:
             raise self._missing(self._place(version, "index")) from None
 
     def _table(self, place: Path) -> pa.Table:
+        with self._opened(place) as reader:
+            return reader.read_all()
+
+    @contextlib.contextmanager
+    def _opened(self, place: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
         try:
             with pa.OSFile(str(place)) as file:
-                return pa.ipc.open_file(file).read_all()
+                yield pa.ipc.open_file(file)
         except FileNotFoundError:
             raise self._missing(place) from None
         except (pa.ArrowException, OSError) as error:
@@ -139,11 +168,14 @@ class Files:
         keys, after, before = zip(*change.rows, strict=True) if change.rows else ((), (), ())
         columns = {"key": pa.array(keys, _KINDS[change.kind])}
         columns |= {"filter": pa.array(after, pa.string()), "before": pa.array(before, pa.string())}
+        table = pa.table(columns)
+        if len(change.layout) > 1:
+            table = table.replace_schema_metadata({_LAYOUT: msgspec.json.encode(change.layout)})
         if not os.path.isdir(self.path):
             os.makedirs(self.path, exist_ok=True)
             durably.sync_directory(os.path.dirname(self.path))
         try:
-            durably.create(str(self._change(version)), _as_bytes(pa.table(columns)))
+            durably.create(str(self._change(version)), _as_bytes(table))
         except FileExistsError:
             return False
         except OSError as error:

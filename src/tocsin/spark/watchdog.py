@@ -19,7 +19,7 @@ import sys
 import time
 from typing import NamedTuple
 
-__all__ = ["watch"]
+__all__ = ["end", "guard", "watch"]
 
 _TICK = 0.1
 _GRACE = 5.0  # seconds: an orderly end takes one or two, and removes its temporary files
@@ -40,15 +40,28 @@ def watch(jvm: int, driver: int) -> None:
         driver: process id of our parent.
     """
     _wait(jvm, driver)
-    left = _family({jvm})
     if os.getppid() != driver:
-        _send({each for each in left if each.number == jvm}, signal.SIGTERM)
-        until = time.monotonic() + _GRACE
-        while left and time.monotonic() < until:
-            time.sleep(_TICK)
-            # Children of what has ended belong to nobody now: they are still on the list.
-            left = (left | _family({each.number for each in left})) & _table().keys()
-        _send(left, signal.SIGKILL)
+        end(jvm)
+
+
+def end(process: int) -> None:
+    """Ask a process to end; of it and all that it has started, whatever is left after a few seconds is killed."""
+    left = _family({process})
+    _send({each for each in left if each.number == process}, signal.SIGTERM)
+    until = time.monotonic() + _GRACE
+    while left and time.monotonic() < until:
+        time.sleep(_TICK)
+        # Children of what has ended belong to nobody now: they are still on the list.
+        left = (left | _family({each.number for each in left})) & _table().keys()
+    _send(left, signal.SIGKILL)
+
+
+def guard(process: int) -> None:
+    """Start a watchdog for a process that this one has started."""
+    # Not subprocess: it is not ours to wait for. In a session of its own, so that Ctrl-C does not reach it.
+    nothing = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    command = [sys.executable, "-I", "-S", __file__, str(process), str(os.getpid())]
+    os.posix_spawn(sys.executable, command, os.environ, file_actions=nothing, setsid=True)
 
 
 def _wait(jvm: int, driver: int) -> None:

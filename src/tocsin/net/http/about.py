@@ -13,7 +13,7 @@ from tocsin.net.http.answers import reply
 from tocsin.net.http.contract import JSON, Ask
 from tocsin.net.metrics import exposition
 
-__all__ = ["health", "metrics", "openapi", "page"]
+__all__ = ["health", "metrics", "openapi", "page", "pipeline"]
 
 _PAGE: Final = """<!doctype html>
 <meta charset="utf-8"><title>Tocsin</title>
@@ -48,6 +48,13 @@ async def metrics(ask: Ask) -> Response:
     """Figures for Prometheus."""
     ask.caller.check("metrics")
     return Response(await exposition(ask.front), 200, media_type=CONTENT_TYPE_LATEST)
+
+
+async def pipeline(ask: Ask) -> Response:
+    """How the Spark pipeline is."""
+    ask.caller.check("metrics")
+    supervisor = ask.front.server.pipeline
+    return reply({"state": "none"} if supervisor is None else supervisor.status())
 
 
 async def openapi(ask: Ask) -> Response:

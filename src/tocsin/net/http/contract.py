@@ -14,12 +14,14 @@ from tocsin.net.access import Caller
 if TYPE_CHECKING:
     from tocsin.net.http.front import Front
 
-__all__ = ["ARROW", "JSON", "LINES", "SSE", "Ask", "Operation", "Param"]
+__all__ = ["ARROW", "JSON", "LINES", "ROWS", "SSE", "Ask", "Operation", "Param"]
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 SSE: Final = "text/event-stream"
+ROWS: Final = "application/octet-stream"
+"""A list of packed rows (MessagePack), which has no name of its own."""
 
 
 class Param(msgspec.Struct, frozen=True):

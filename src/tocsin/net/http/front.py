@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from tocsin.net.http.bodies import Bodies
 from tocsin.net.http.endpoint import Endpoint, Missing
+from tocsin.net.http.staged import Staged
 from tocsin.net.http.table import OPERATIONS
 from tocsin.net.metrics import LoopLag
 from tocsin.net.protocol import Limits
@@ -47,6 +48,9 @@ class Front:
         self.streams: set[Lasting] = set()
         self.most_streams = STREAMS
         self.reads = asyncio.Semaphore(READS)
+        self.staged = Staged(server.node.journal)
+        self.storing = asyncio.Lock()
+        """Held while a batch is stored."""
         self.requests: dict[asyncio.Task[Any], bool] = {}
         """Those on their way; true: it is cut short."""
         self.counts: Counter[tuple[str, str, int]] = Counter()

@@ -5,9 +5,9 @@
 Blocks are read and written by other threads, one chunk at a time, and only as the client takes them: memory is bounded,
 and the node's loop is free. Events are not made unless the filter or the form asks for them.
 
-Promised: exactly the wanted events of the range, in order. Columns are those of the Spark source. What cannot be read
-any more (it was trimmed meanwhile, or is damaged) ends the connection before its end, so that nobody takes a part for
-the whole.
+Promised: exactly the wanted events of the range, in order. Columns are those of the Spark source, or (`raw`) those of
+the journal, which cost the node least: Spark makes its own of them. What cannot be read any more (it was trimmed
+meanwhile, or is damaged) ends the connection before its end, so that nobody takes a part for the whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -44,7 +44,6 @@ _BYTES: Final = 4 << 20
 """The most of one chunk: a few milliseconds of work, and what a client that does not read costs."""
 _PIECE: Final = 128 * 1024  # bytes given to the socket at a time, each of which may take `stuck` seconds
 _WAIT: Final = 30.0  # seconds for a turn
-_COLUMNS: Final = Columns(SOURCE_ARROW)
 _log = logging.getLogger("tocsin.net")
 
 
@@ -56,6 +55,7 @@ async def read(ask: Ask) -> Response:
         error = ForbiddenError("your token has no right to subscribe", help="ask who runs the node for another token")
         raise ask.caller.refused(error, "right")
     form = _form(ask.request.headers.get("accept", "*/*"))
+    shape = _Shape.asked(ask.query, form)
     journal = ask.front.server.node.journal
     query = ask.query
     wanted = Filter(query["filter"], limits=ask.caller.filter_limits) if "filter" in query else None
@@ -66,10 +66,37 @@ async def read(ask: Ask) -> Response:
     first, last, headers = await asyncio.to_thread(_range, journal, query.get("from"), query.get("to"))
     if ask.request.method == "HEAD":
         return bare(headers, form)
-    names = {*_COLUMNS.needs, *sieves.columns} if form == ARROW else None
+    names = {*shape.needs, *sieves.columns} if form == ARROW else None
     batches = _limited(_batches(journal, first, last, sieves, names, _ROWS[form]), query.get("limit", MAX_INT))
-    make = _arrow if form == ARROW else _lines
-    return await _Download.begun(ask, make(batches), headers, form)
+    return await _Download.begun(ask, _arrow(batches, shape) if form == ARROW else _lines(batches), headers, form)
+
+
+class _Shape:
+    """Which columns an Arrow stream has, and how they look."""
+
+    def __init__(self, names: list[str] | None, *, raw: bool) -> None:
+        kept = rows.wanted(names)
+        source = rows.SCHEMA if raw else SOURCE_ARROW
+        self.schema = pa.schema([source.field(name) for name in kept])
+        columns = None if raw else Columns(self.schema)
+        self.needs = tuple(kept) if columns is None else columns.needs
+        self._columns = columns
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of the journal in this shape."""
+        return batch.select(self.schema.names) if self._columns is None else self._columns.of_journal(batch)
+
+    @classmethod
+    def asked(cls, query: Mapping[str, Any], form: str) -> _Shape:
+        """The shape that a query asks for."""
+        if form != ARROW and (said := query.keys() & {"columns", "raw"}):
+            raise ProtocolError("lines have no columns", field=min(said), help=f"accept {ARROW}, or leave it out")
+        names = [each.strip() for each in query["columns"].split(",")] if "columns" in query else None
+        for name in names or ():
+            if name not in rows.SCHEMA.names:
+                help = f"there are {', '.join(rows.SCHEMA.names)}"
+                raise ProtocolError(f"there is no column {name[:64]!r}", field="columns", help=help)
+        return cls(names, raw=query.get("raw", False))
 
 
 def _form(accept: str) -> str:
@@ -135,12 +162,12 @@ def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Record
         yield batch
 
 
-def _arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+def _arrow(batches: Iterator[pa.RecordBatch], shape: _Shape) -> Iterator[bytes]:
     """An IPC stream: the schema first, also if there is nothing else."""
     sink = _Sink()
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), SOURCE_ARROW) as writer:
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), shape.schema) as writer:
         for batch in batches:
-            writer.write_batch(_COLUMNS.of_journal(batch))
+            writer.write_batch(shape.of(batch))
             yield sink.taken()
     yield sink.taken()
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from tocsin import cloudevents
-from tocsin.net.http import about, publishing, reading, streams, verbs
-from tocsin.net.http.contract import ARROW, JSON, LINES, SSE, Operation, Param
+from tocsin.net.http import about, batches, publishing, reading, streams, verbs
+from tocsin.net.http.contract import ARROW, JSON, LINES, ROWS, SSE, Operation, Param
 
 __all__ = ["OPERATIONS"]
 
@@ -48,11 +48,38 @@ _DEFINITION: Final = {
     "properties": {
         "text": _TEXT,
         "context": {"enum": ["recent", "chronicle", "continuous", "cumulative"]},
-        "placement": {"enum": ["auto", "node"]},
+        "placement": {"enum": ["auto", "node", "spark"]},
         "semantics": {"enum": ["detection", "interval"]},
         "past": {"type": ["string", "null"]},
         "replace": {"type": "boolean"},
         "max_open": {"type": ["integer", "null"], "minimum": 1},
+    },
+}
+
+_WHOLE: Final = {"type": "integer", "minimum": 0, "maximum": 9223372036854775807}
+_PART: Final = {
+    "type": "object",
+    "required": ["events", "size", "checksum"],
+    "properties": dict.fromkeys(("events", "size", "checksum"), _WHOLE),
+}
+_COMMIT: Final = {
+    "type": "object",
+    "required": ["parts"],
+    "additionalProperties": False,
+    "properties": {
+        "parts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["id", "events", "size", "checksum"],
+                "additionalProperties": False,
+                "properties": {"id": _TEXT, **dict.fromkeys(("events", "size", "checksum"), _WHOLE)},
+            },
+        },
+        "writer": {"type": ["string", "null"]},
+        "batch": {"type": ["integer", "null"], "minimum": 0},
+        "query": {"type": ["string", "null"]},
+        "streaming": {"type": "boolean"},
     },
 }
 
@@ -80,6 +107,8 @@ OPERATIONS: Final = (
             _FILTER,
             Param("limit", "At most so many events.", "integer", least=1),
             _SYSTEM,
+            Param("columns", "Arrow: names of the columns that are wanted, with commas; all if left out."),
+            Param("raw", "Arrow: attributes (MessagePack) and data (bytes) as the journal keeps them.", "boolean"),
         ),
         gives={200: {LINES: _TEXT, ARROW: {"type": "string", "contentMediaType": ARROW}}},
     ),
@@ -121,6 +150,36 @@ OPERATIONS: Final = (
         handle=verbs.cancel,
         about="Withdraw an event: who has not got it does not, who has is told.",
         query=(_SOURCE,),
+        gives={204: {}},
+    ),
+    Operation(
+        method="PUT",
+        path="/batches/{name}",
+        handle=batches.begin,
+        about="Open a batch, of which parts may be staged until it is stored or dropped.",
+        gives={204: {}},
+    ),
+    Operation(
+        method="PUT",
+        path="/batches/{name}/{id}",
+        handle=batches.stage,
+        about="Stage a part of an open batch: a list of packed rows (MessagePack). The same name again replaces it.",
+        takes={ROWS: {"type": "string", "format": "binary"}},
+        gives={201: {JSON: _PART}},
+    ),
+    Operation(
+        method="POST",
+        path="/batches/{name}",
+        handle=batches.store,
+        about="Store the staged parts of a batch as one: all or none, and once.",
+        takes={JSON: _COMMIT},
+        gives={200: {JSON: {"type": "object", "required": ["events"], "properties": {"events": _WHOLE}}}},
+    ),
+    Operation(
+        method="DELETE",
+        path="/batches/{name}",
+        handle=batches.discard,
+        about="Drop what was staged of a batch.",
         gives={204: {}},
     ),
     Operation(
@@ -185,6 +244,13 @@ OPERATIONS: Final = (
         handle=about.metrics,
         about="Figures for Prometheus.",
         gives={200: {CONTENT_TYPE_LATEST: _TEXT}},
+    ),
+    Operation(
+        method="GET",
+        path="/pipeline",
+        handle=about.pipeline,
+        about="How the Spark pipeline is: its state, how far behind, what went wrong last.",
+        gives={200: {JSON: _OBJECT}},
     ),
     Operation(
         method="GET",

@@ -17,7 +17,18 @@ from tocsin.net.http.contract import Ask
 from tocsin.net.http.wire import left
 from tocsin.node.requests import TIMEOUT
 
-__all__ = ["Definition", "alerts", "cancel", "consumers", "define", "definitions", "forget", "request", "status"]
+__all__ = [
+    "Definition",
+    "alerts",
+    "cancel",
+    "consumers",
+    "define",
+    "definitions",
+    "forget",
+    "json_body",
+    "request",
+    "status",
+]
 
 _SMALL: Final = 1024 * 1024
 """Bytes of a definition."""
@@ -78,7 +89,7 @@ async def definitions(ask: Ask) -> Response:
 async def define(ask: Ask) -> Response:
     """Define a composite event."""
     name = ask.path("name")
-    wanted = await _json(ask, _SMALL, Definition)
+    wanted = await json_body(ask, _SMALL, Definition)
     given = {each: getattr(wanted, each) for each in ("text", "context", "placement", "semantics", "max_open")}
     past = bounds.parse(wanted.past) if wanted.past is not None else None
     try:
@@ -105,7 +116,7 @@ async def _is_defined(ask: Ask, name: str) -> bool:
 
 async def request(ask: Ask) -> Response:
     """Ask who serves a resource. Whoever leaves does not want the answer any more."""
-    data = await _json(ask, ask.front.limits.max_event, Any)
+    data = await json_body(ask, ask.front.limits.max_event, Any)
     seconds, policy = ask.query.get("timeout", TIMEOUT), ask.query.get("policy", "one")
     asking = asyncio.ensure_future(ask.bus.request(ask.path("resource"), data, timeout=seconds, policy=policy))
     leaving = asyncio.ensure_future(left(ask.request.receive))
@@ -121,7 +132,7 @@ async def request(ask: Ask) -> Response:
         await asyncio.gather(asking, leaving, return_exceptions=True)
 
 
-async def _json(ask: Ask, largest: int, kind: Any) -> Any:
+async def json_body(ask: Ask, largest: int, kind: Any) -> Any:
     """The body as JSON; an empty one is null."""
     body = await ask.body(largest) or b"null"
     if len(body) < _LARGE:

@@ -1,0 +1,90 @@
+"""`tocsin backtest`: what would this filter or composite event have fired on?
+
+The text, the place and the period are looked at before Spark is started, so that what is wrong with them is said at
+once. Of a file and a lake it may run while a node is writing; a node's events are read over the network.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tocsin.cli.output import AsJson, examples, progress, show, wants_json
+from tocsin.cli.places import Token, Url, is_remote, journal_path, options_of, place_of, reached
+from tocsin.cli.up import JOURNAL
+from tocsin.errors import TocsinError
+
+__all__ = ["backtest", "register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this verb to the command."""
+    app.command(
+        epilog=examples(
+            "tocsin backtest \"SEQ([type = 'door.open'], [type = 'motion']) WITHIN 2 MINUTES BY door\" --since 30d",
+            'tocsin backtest "value > 9" --url file:plant.db --since 2026-01-01T00:00:00Z --png high.png',
+            "tocsin backtest \"PLUS([type = 'machine.value'], 30 SECONDS) BY machine\" --url lake --json",
+        )
+    )(backtest)
+
+
+def backtest(
+    context: typer.Context,
+    text: Annotated[
+        str, typer.Argument(help="A filter, or a composite event; see docs/COMPOSITE.md.", show_default=False)
+    ],
+    url: Url = "",
+    token: Token = "",
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="From when on: 30d, 12h, an ISO time or an offset; else all.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Up to when; else up to now.")] = None,
+    parameter_context: Annotated[
+        str, typer.Option("--context", help="Which occurrences go together: recent, chronicle, continuous, cumulative.")
+    ] = "recent",
+    shown: Annotated[int, typer.Option("--examples", min=0, max=100, metavar="N", help="How many examples.")] = 3,
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plot as a picture, too.")] = None,
+    master: Annotated[str, typer.Option(metavar="M", help="Where Spark runs.")] = "local[*]",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a filter or a composite event would have fired on.
+
+    Looks at the events of a node, of a journal (--url file:plant.db) or of a lake (--url DIRECTORY). Nothing is stored.
+    """
+    try:
+        from tocsin import spark as ts
+        from tocsin.spark.backtest import answered, asked
+        from tocsin.spark.reporting import check_png
+    except ImportError as error:
+        raise TocsinError(f"Spark is not installed: {error}", help="pip install 'tocsin[spark]'") from None
+    if png is not None:
+        check_png(png)
+    place = _place(url)
+    with reached(place_of(url)):
+        question = asked(place, text, since=since, until=until, context=parameter_context, **options_of(token))
+    with progress("starting Spark"):
+        session = ts.session(master, app="tocsin backtest")
+    try:
+        with progress("looking", unit="tasks") as told:
+            found = answered(session, question, shown, told)
+    finally:
+        session.stop()
+    if png is not None:
+        found.png(png)
+    if wants_json(context, as_json):
+        show(found.as_dict(), [], True)
+    else:
+        found.show()
+
+
+def _place(url: str) -> str:
+    """Where events are read: a node over http, a journal's file, or the directory of a lake or of a node."""
+    place = place_of(url)
+    if is_remote(place):
+        return f"http{place[2:]}"
+    path = journal_path(place, "--url")
+    journal = os.path.join(path, JOURNAL)
+    return f"file:{journal if os.path.isfile(journal) else path}"

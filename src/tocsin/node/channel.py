@@ -1,0 +1,204 @@
+"""What a node and its Spark pipeline say to each other: messages on a pair of sockets that only the two have.
+
+    pipeline  Begin ─▶ Settings      Look ─▶ Definitions      Found ─▶ true, or false: stale
+              Fit, Unfit, Up, Counted, Report, Failed ─▶ nothing
+
+The pipeline asks, the node answers, one question after the other. A message is four bytes of length and MessagePack.
+The node has made the pair and given one end to the process it started: nobody else can speak here, so nothing is
+checked but the form, and no token is needed.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from typing import Any, Final
+
+import msgspec
+
+from tocsin.errors import NetworkError
+from tocsin.node.beside import Progress
+from tocsin.node.placement import Wanted
+
+__all__ = [
+    "Archived",
+    "Begin",
+    "Counted",
+    "Definitions",
+    "Detection",
+    "Failed",
+    "Fit",
+    "Found",
+    "Line",
+    "Look",
+    "Message",
+    "Report",
+    "Settings",
+    "Unfit",
+    "Up",
+    "decode",
+    "pack",
+]
+
+HEADER: Final = struct.Struct(">I")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Settings(msgspec.Struct, array_like=True, frozen=True):
+    """What the pipeline must know before anything else."""
+
+    journal: str
+    """The path of the journal's file."""
+    url: str
+    """Where the node is reached by http."""
+    token: str | None
+    """What opens it."""
+    master: str
+    directory: str
+    """Where the pipeline keeps its own: checkpoints, and what it logs."""
+    lake: str | None
+    """Where the journal is archived; None: it is not."""
+
+
+class Definitions(msgspec.Struct, array_like=True, frozen=True):
+    """What must be looked for."""
+
+    version: str
+    wanted: tuple[Wanted, ...]
+
+
+class Detection(msgspec.Struct, array_like=True, frozen=True):
+    """A derived event."""
+
+    type: str
+    id: str
+    instant: int
+    data: str
+    """JSON, as Spark has it."""
+    classification: str
+
+
+class Archived(msgspec.Struct, frozen=True):
+    """How far the archive is."""
+
+    last: int
+    """The newest offset in the lake."""
+    events: int
+    """How many were added since the pipeline came up."""
+    seconds: float
+    """What the last run took."""
+
+
+class Begin(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Here I am. Answer: `Settings`."""
+
+
+class Fit(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Spark can run here."""
+
+
+class Unfit(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """It cannot, and trying again is no use."""
+
+    message: str
+    help: str | None
+
+
+class Up(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Spark runs."""
+
+    spark: str
+    """Its version."""
+
+
+class Look(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Answer: `Definitions`; None: they have this version still."""
+
+    version: str | None
+
+
+class Found(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """A batch is done; see `Beside.store`."""
+
+    version: str
+    writer: str
+    position: int
+    upto: int
+    instant: int
+    events: list[Detection]
+
+
+class Counted(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Statistics of a stretch of the journal; see `Beside.store_statistics`."""
+
+    writer: str
+    position: int
+    data: dict[str, Any]
+
+
+class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """How it goes. What is None has not changed."""
+
+    progress: Progress | None = None
+    batch_seconds: float | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    archived: Archived | None = None
+    trouble: tuple[str, str | None] | None = None
+    """What does not work though the rest does, and what helps."""
+
+
+class Failed(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """It ends, because of this."""
+
+    message: str
+    help: str | None
+
+
+Message = Begin | Fit | Unfit | Up | Look | Found | Counted | Report | Failed
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+def decode(body: bytes) -> Message:
+    """A message of the pipeline."""
+    message: Message = _decode(body)
+    return message
+
+
+def pack(value: object) -> bytes:
+    """A message or an answer, with its length."""
+    body = _encode(value)
+    return HEADER.pack(len(body)) + body
+
+
+class Line:
+    """The pipeline's end. Any thread may ask; one waits for the other."""
+
+    def __init__(self, end: socket.socket) -> None:
+        """Take over a socket."""
+        self._end, self._lock = end, threading.Lock()
+
+    def ask(self, message: Message, kind: Any = None) -> Any:
+        """Say something, and wait for the answer.
+
+        Raises:
+            NetworkError: the node is gone.
+        """
+        with self._lock:
+            try:
+                self._end.sendall(pack(message))
+                body = self._receive(HEADER.unpack(self._receive(HEADER.size))[0])
+            except OSError as error:
+                help = "it starts another pipeline when it is up"
+                raise NetworkError(f"the node is gone: {error}", help=help) from None
+        return msgspec.msgpack.decode(body, type=kind)
+
+    def _receive(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            part = self._end.recv(min(size - len(found), 1 << 20))
+            if not part:
+                raise ConnectionResetError("it has hung up")
+            found += part
+        return bytes(found)

@@ -1,0 +1,119 @@
+"""The application: a Spark session, and in it detection, the archive and statistics, until the node says it is enough.
+
+It keeps nothing that is not in checkpoints, the lake or the node, and may be killed at any moment: the next one goes
+on. If its JVM is gone or detection fails it ends, and the node's supervisor starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tocsin.errors import SessionError
+from tocsin.node.channel import Definitions, Line, Look, Settings, Up
+from tocsin.spark.pipeline import fitness
+from tocsin.spark.pipeline.archiving import Archiving
+from tocsin.spark.pipeline.detection import Detecting
+from tocsin.spark.pipeline.periodic import every
+from tocsin.spark.pipeline.statistics import Statistics
+from tocsin.spark.session import session
+from tocsin.spark.settings import parse_master
+
+__all__ = ["Application"]
+
+_LOOK = 0.1  # seconds between two looks at definitions and at what was done
+_CONF = {
+    "spark.scheduler.mode": "FAIR",  # a large piece of the archive must not hold up detection
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # a batch writes what has changed
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+}
+
+
+class Application:
+    """The pipeline, inside its process."""
+
+    def __init__(self, line: Line, settings: Settings) -> None:
+        """Prepare it."""
+        self._line, self._settings = line, settings
+        self._directory = Path(settings.directory)
+        self._ending = threading.Event()
+        self._here = parse_master(settings.master).here
+
+    @property
+    def _source(self) -> dict[str, str]:
+        """The journal as tasks see it: its file, if they are on this machine; else the node."""
+        source = {"url": f"file:{self._settings.journal}"}
+        if not self._here:
+            source = {"url": self._settings.url}
+            if self._settings.token is not None:
+                source["token"] = self._settings.token
+        if self._settings.lake is not None and Path(self._settings.lake, "_tocsin").exists():
+            source["lake"] = self._settings.lake
+        return source
+
+    def run(self) -> None:
+        """Work until the end.
+
+        Raises:
+            TocsinError: it cannot go on; the message says how to mend it.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._ending.set())
+        fitness.wait_for_predecessor(self._directory)
+        fitness.check_master(self._settings.master)
+        spark = session(self._settings.master, app="tocsin pipeline", conf=_CONF)
+        try:
+            jvm = _jvm(spark.sparkContext)
+            if jvm is not None:
+                fitness.note_jvm(self._directory, jvm.pid)
+            self._line.ask(Up(spark.version))
+            self._work(spark)
+        except Exception as error:
+            if jvm is None or jvm.poll() is None:
+                raise
+            help = "it is started again; if that repeats, see pipeline.log"
+            raise SessionError("Spark's JVM has ended", help=help) from error
+        finally:
+            _end(spark)
+
+    def _work(self, spark: SparkSession) -> None:
+        if self._settings.lake is not None and self._here:
+            archiving = Archiving(spark, self._line, self._settings)
+            every(archiving.EVERY, "archive", archiving.run, self._line, self._ending)
+        statistics = Statistics(spark, self._line, self._source, self._settings.journal, self._directory)
+        every(statistics.EVERY, "statistics", statistics.run, self._line, self._ending)
+        detecting = Detecting(spark, self._line, self._settings, self._source)
+        version: str | None = None
+        while not self._ending.wait(_LOOK):
+            _ = spark.version  # raises if the JVM is gone
+            if not detecting.look():
+                version = None
+            found: Definitions | None = self._line.ask(Look(version), Definitions | None)
+            if found is not None:
+                detecting.use(found)
+                version = found.version
+        detecting.stop()
+
+
+def _jvm(context: SparkContext) -> subprocess.Popen[bytes] | None:
+    process: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)
+    return process
+
+
+def _end(spark: SparkSession) -> None:
+    """Stop Spark, and wait until its JVM is gone: the next pipeline must not meet it."""
+    process = _jvm(spark.sparkContext)
+    if process is None or process.poll() is not None:
+        return
+    with contextlib.suppress(Exception):  # whatever it says, it ends now
+        spark.stop()
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
