@@ -22,6 +22,7 @@ from tocsin.journal.packed import Chunk, pack
 from tocsin.journal.reader import open_reader
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.model import Event
+from tocsin.spark.intofile import FileTarget
 from tocsin.spark.sink import BatchSink, Staged, StreamSink, batch_writer, stream_writer
 from tocsin.spark.staging import Stage, StagedFile, chunks_in, job_name, stream_name
 
@@ -42,12 +43,17 @@ def staged(stage: Stage, partition: int, *ids: object, query: str | None = QUERY
     return Staged(file.path, file.pieces, query)
 
 
+def stage_of(sink: StreamSink | BatchSink) -> Stage:
+    assert isinstance(sink.target, FileTarget)
+    return sink.target.stage
+
+
 def stream(tmp_path: Path, writer: str = "w", columns: StructType = COLUMNS) -> StreamSink:
     return stream_writer({"url": f"file:{tmp_path}/j.db", "writer": writer}, columns, False)
 
 
 def commit(sink: StreamSink, batch: int, *partitions: list[object], query: str = QUERY) -> None:
-    sink.commit([staged(sink.stage, number, *ids, query=query) for number, ids in enumerate(partitions)], batch)
+    sink.commit([staged(stage_of(sink), number, *ids, query=query) for number, ids in enumerate(partitions)], batch)
 
 
 def ids(tmp_path: Path) -> list[str]:
@@ -158,7 +164,7 @@ def test_a_repeated_batch_is_answered_from_what_is_stored(tmp_path: Path) -> Non
 
 def test_a_repeated_batch_needs_no_files(tmp_path: Path) -> None:
     sink = stream(tmp_path)
-    message = staged(sink.stage, 0, "a")
+    message = staged(stage_of(sink), 0, "a")
     sink.commit([message], 0)
     sink.commit([message, None], 0)
     assert ids(tmp_path) == ["a"]
@@ -233,7 +239,7 @@ def test_a_journal_that_is_held_names_its_holder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["gone", "cut", "changed"])
 def test_a_spoilt_file_stores_nothing(tmp_path: Path, damage: str) -> None:
     sink = stream(tmp_path)
-    good, bad = (staged(sink.stage, number, *"ab") for number in range(2))
+    good, bad = (staged(stage_of(sink), number, *"ab") for number in range(2))
     rows = Path(bad.path).read_bytes()
     Path(bad.path).unlink()
     if damage != "gone":
@@ -254,7 +260,7 @@ def test_given_ids_are_compared_and_made_ones_are_not(tmp_path: Path) -> None:
 def test_batches_of_writes_are_numbered_by_the_user(tmp_path: Path) -> None:
     def write(batch: int, *names: str, query: str | None = None) -> None:
         sink = batch_writer({"url": f"file:{tmp_path}/j.db", "writer": "w", "batch": str(batch)}, COLUMNS, False)
-        sink.commit([staged(sink.stage, 0, *names, query=query)])
+        sink.commit([staged(stage_of(sink), 0, *names, query=query)])
 
     write(0, "a")
     write(0, "x")
@@ -272,14 +278,14 @@ def test_a_write_without_a_name_is_stored_each_time(tmp_path: Path) -> None:
     sinks = [batch_writer({"url": f"file:{tmp_path}/j.db"}, COLUMNS, False) for _ in range(2)]
     assert all(isinstance(sink, BatchSink) for sink in sinks) and sinks[0].ids != sinks[1].ids
     for sink, name in zip(sinks, "ab", strict=True):
-        sink.commit([staged(sink.stage, 0, name, query=None)])
+        sink.commit([staged(stage_of(sink), 0, name, query=None)])
     assert ids(tmp_path) == ["a", "b"] and left(tmp_path) == ["j.db", "j.db.lock", "j.db.sink.lock"]
 
 
 def test_a_large_batch_is_one_commit(tmp_path: Path) -> None:
     sink = stream(tmp_path)
     numbers = range(70_000)
-    sink.commit([staged(sink.stage, 0, *numbers), staged(sink.stage, 1, "last")], 0)
+    sink.commit([staged(stage_of(sink), 0, *numbers), staged(stage_of(sink), 1, "last")], 0)
     with SqliteJournal(tmp_path / "j.db", merge=False) as journal:
         assert journal.head == 70_001 and len({event.id for event in stored(journal)}) == 70_001
         assert len({event.arrived for event in stored(journal)}) == 1
