@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS   ?=
-BENCHES ?= match thesis_matching journal delivery detect wire ds3 spark_match spark_source
+BENCHES ?= match thesis_matching journal delivery detect wire ds3 spark_match spark_source spark_batch spark_detect pipeline
 VENV   := .venv
 PY     := $(VENV)/bin/python
 EXTRAS := fast,xml,server,spark,dev
@@ -21,10 +21,11 @@ export PIP_NO_CACHE_DIR := 1
 endif
 
 .DEFAULT_GOAL := help
-# Programs in other languages that speak to a node in tests. Debian or Ubuntu, as root; elsewhere install these by hand.
-STRANGERS := curl nodejs gcc libc6-dev libcurl4-openssl-dev openssl
+# Programs in other languages, and the browser, that speak to a node in tests. Debian or Ubuntu, as root; elsewhere install
+# these by hand.
+STRANGERS := curl nodejs gcc libc6-dev libcurl4-openssl-dev openssl chromium
 
-.PHONY: help setup strangers demo cluster test test-all crash bench lint
+.PHONY: help setup strangers demo cluster test test-all crash bench lint docs docs-serve
 .DELETE_ON_ERROR:
 
 help:  ## list these commands
@@ -50,15 +51,15 @@ $(WARM): $(INSTALLED) $(KERNELS)
 	@$(PY) -m tocsin.spark.warm
 	@touch '$@'
 
-strangers:  ## install what tests with curl, Node.js and C need; without it they are skipped (Debian, as root)
-	@missing=; for name in curl node gcc curl-config openssl; do command -v $$name >/dev/null || missing=1; done; \
+strangers:  ## install what tests with curl, Node.js, C and a browser need; without it they are skipped (Debian, as root)
+	@missing=; for name in curl node gcc curl-config openssl chromium; do command -v $$name >/dev/null || missing=1; done; \
 	if [ -z "$$missing" ]; then :; \
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(STRANGERS) >/dev/null; \
 	else echo "not root on Debian: install $(STRANGERS) by hand, or those tests are skipped" >&2; exit 1; fi
 
-demo: setup  ## watch a stream of events meet a few thousand filters, in one process and on Spark
-	@$(PY) -m tocsin.demo $(ARGS)
+demo: setup  ## a plant at work on a node with its Spark pipeline: see events, alerts and composite events, and why
+	@$(PY) -m tocsin.cli demo $(ARGS)
 
 cluster: setup  ## run a Spark master and two workers here, and match and detect on them; ARGS=--kill kills on the way
 	@$(PY) -m tocsin.demo.cluster $(ARGS)
@@ -79,3 +80,10 @@ lint: setup  ## style, format and types, as CI checks them
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+
+# MkDocs and its theme print advertisements for their successors; see ARCHITECTURE.md.
+docs: setup  ## build the documentation site into site/; a broken link or anchor ends it
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict $(ARGS)  # not --quiet: it would count no warnings
+
+docs-serve: setup  ## show the documentation at http://127.0.0.1:8000 while you write
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve $(ARGS)

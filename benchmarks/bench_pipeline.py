@@ -5,7 +5,8 @@
               until the derived event is delivered, over a WebSocket
 
 Node, pipeline and this process share the machine. The first seconds, in which Spark compiles, are left out. What is
-lost or comes twice ends the run. Results go to `benchmarks/results/pipeline.jsonl`.
+lost or comes twice ends the run, and so does it if nothing was archived. Results go to
+`benchmarks/results/pipeline.jsonl`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from benchmarks.readings import percentile
 from tocsin import Event
 
 RATE, EVERY = 1_000, 10
-SECONDS, WARM = 60, 20
+SECONDS, WARM = 90, 20  # so long that a chunk of the archive is complete on the way, and written
 GOALS = {"p50": 1.0, "p99": 2.5}
 DEFINITION = "SEQ([type = 'opened'] AS o, [type = 'closed'] AS c) WITHIN 1 MINUTE BY door"
 Row = dict[str, Any]
@@ -64,6 +65,8 @@ def steady(seconds: int, folder: Path) -> list[Row]:
             with tree_stopwatch() as spent:
                 row = asyncio.run(_run(url, seconds))
             row |= {"cpu_per_second": round(spent.cpu / spent.wall, 3), "status": _status(url)}
+            if seconds == SECONDS and not row["status"]["archived"]:
+                raise SystemExit("the archive did not run")
         finally:
             node.send_signal(signal.SIGTERM)
     return [row]

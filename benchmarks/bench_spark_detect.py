@@ -12,6 +12,7 @@ measures them (reading, shuffling and committing included); CPU seconds are the 
     1000, 20000   keys
     open          a million openers that are never closed, 20,000 keys
     ten           ten definitions over all types, 20,000 keys (ten times as much to do); `ten_same`: over two types
+    journal       20,000 keys, but read from a journal, and told with all columns, `parts` included
 
 Goals: 200,000 events/s at 1,000 and at 20,000 keys; 8 times per_key at 20,000; 100,000 with a million open; ten
 definitions at least 0.4 of one.
@@ -38,7 +39,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from benchmarks.common import loop_ns, record, table
 from benchmarks.process_tree import tree_stopwatch
+from tocsin import Event
 from tocsin import spark as ts
+from tocsin.clock import ManualClock, as_datetime, as_micros
+from tocsin.journal.reader import open_reader
+from tocsin.journal.sqlite import SqliteJournal
 
 Row = dict[str, Any]
 
@@ -52,6 +57,7 @@ PARTS: dict[str, tuple[int, Mapping[str, str], int]] = {
     "open": (20_000, OPEN, 2),
     "ten": (20_000, TEN, 10),
     "ten_same": (20_000, TEN_SAME, 10),
+    "journal": (20_000, ONE, 10),
 }
 """Keys, definitions, types."""
 BATCHES = 4
@@ -70,18 +76,7 @@ def main() -> None:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as scratch:
         for part in options.only:
-            keys, definitions, types = PARTS[part]
-            path = Path(scratch) / f"{keys}-{types}"
-            if not path.exists():
-                write_events(path, count, keys, types)
-            row: Row = {"part": part, "keys": keys, "events": count, "definitions": len(definitions)}
-            row["loop_ns"] = loop_ns()
-            run(spark, path, Path(scratch), "tocsin", definitions, warm=True)
-            row["tocsin"] = run(spark, path, Path(scratch), "tocsin", definitions)
-            if definitions is ONE and not options.alone:
-                row["per_key"] = run(spark, path, Path(scratch), "per_key", definitions)
-                assert row["per_key"]["found"] == row["tocsin"]["found"] > 0, row
-                row["vs_per_key"] = round(row["tocsin"]["per_s"] / row["per_key"]["per_s"], 2)
+            row = measured(spark, Path(scratch), part, count, with_per_key=not options.alone)
             rows.append(row)
             print(json.dumps(row), flush=True)
     if not options.quick:
@@ -89,6 +84,42 @@ def main() -> None:
     print()
     print(summary(rows))
     spark.stop()
+
+
+def measured(spark: SparkSession, scratch: Path, part: str, count: int, *, with_per_key: bool) -> Row:
+    """One part, after a run that counts for nothing."""
+    keys, definitions, types = PARTS[part]
+    path = scratch / f"{keys}-{types}"
+    if not path.exists():
+        write_events(path, count, keys, types)
+    if part == "journal":
+        path = write_journal(scratch / "plant.db", path)
+    row: Row = {"part": part, "keys": keys, "events": count, "definitions": len(definitions), "loop_ns": loop_ns()}
+    run(spark, path, scratch, "tocsin", definitions)
+    row["tocsin"] = run(spark, path, scratch, "tocsin", definitions)
+    if definitions is ONE and part != "journal" and with_per_key:
+        row["per_key"] = run(spark, path, scratch, "per_key", definitions)
+        assert row["per_key"]["found"] == row["tocsin"]["found"] > 0, row
+        row["vs_per_key"] = round(row["tocsin"]["per_s"] / row["per_key"]["per_s"], 2)
+    return row
+
+
+def write_journal(path: Path, events: Path) -> Path:
+    """The same events in a journal, at the same instants."""
+    clock = ManualClock(as_datetime(0))
+    with SqliteJournal(path, clock=clock, merge=False) as journal:
+        for number in range(BATCHES):
+            rows = pq.read_table(events / f"{number}.parquet").select(["arrived", "id", "source", "type", "data"])
+            for piece in rows.to_batches(max_chunksize=1000):
+                columns = [column.to_pylist() for column in piece.columns[1:]]
+                clock.advance((as_micros(piece.column(0)[0].as_py()) - clock.now()) / 1e6)
+                journal.append(
+                    [
+                        Event(kind, source, name, data=json.loads(data))
+                        for name, source, kind, data in zip(*columns, strict=True)
+                    ]
+                )
+    return path
 
 
 def write_events(path: Path, count: int, keys: int, types: int) -> None:
@@ -119,14 +150,18 @@ def _drawn(draw: np.random.Generator, count: int, keys: int) -> tuple[list[int],
     return draw.integers(0, keys, count).tolist(), draw.integers(0, 100, count).tolist()
 
 
-def run(
-    spark: SparkSession, path: Path, scratch: Path, who: str, definitions: Mapping[str, str], *, warm: bool = False
-) -> Row:
+def run(spark: SparkSession, path: Path, scratch: Path, who: str, definitions: Mapping[str, str]) -> Row:
     """One query over all events."""
-    schema = "offset BIGINT, arrived TIMESTAMP, id STRING, source STRING, type STRING, data STRING"
-    events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(path))
+    if path.is_dir():
+        schema = "offset BIGINT, arrived TIMESTAMP, id STRING, source STRING, type STRING, data STRING"
+        events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(path))
+    else:
+        with open_reader(path) as reader:
+            most = -(-reader.head // BATCHES)
+        events = spark.readStream.format("tocsin").options(url=f"file:{path}", maxEventsPerTrigger=most).load()
     if who == "tocsin":
-        found = ts.detect(events, definitions, context="chronicle").withColumn("found", F.col("id"))
+        found = ts.detect(events, definitions, context="chronicle")
+        found = found.withColumn("found", F.col("id") if path.is_dir() else F.to_json(F.struct("*")))
     else:
         found = per_key(events)
     counts: list[int] = []

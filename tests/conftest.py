@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 from tocsin import testing
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "tocsin"
+SPARK = ("tests/spark/", "tests/pipeline/", "tests/demo/test_with_spark.py", "tests/examples/test_notebook.py")
+"""Tests that start a JVM."""
 LONG = 400
 """Lines a module should stay under; `test_layers.py` refuses what is far above it."""
 
@@ -37,7 +39,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that need Spark all go to one worker, so that there is one JVM; the others go wherever there is room.
+    """Tests that need Spark all go to one worker, so that there is one JVM; those of the page to one, so that there is
+    one browser; the others go wherever there is room.
 
     This is what `--dist loadgroup` is for; xdist 3.8 forgets its groups under pytest 9.2 (its issue 1386).
     """
@@ -47,7 +50,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneSpark(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(("tests/spark/", "tests/pipeline/")) else nodeid
+            if nodeid.startswith(SPARK):
+                return "spark"
+            return "page" if nodeid.startswith("tests/page/") else nodeid
 
     return OneSpark(config, log)
 

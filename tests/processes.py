@@ -6,11 +6,58 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def state_and_parent(process: int) -> tuple[str, int] | None:
+    """What /proc says of a process; None: there is none. A program's name, in parentheses, may hold anything."""
+    try:
+        state, parent = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return state, int(parent)
+
+
+def lives(process: int) -> bool:
+    """Does a process run? One that has ended and was not waited for does not."""
+    found = state_and_parent(process)
+    return found is not None and found[0] not in "ZX"
+
+
+def below(process: int) -> set[int]:
+    """Processes that run and come from one, itself left out."""
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    known = {number: state_and_parent(number) for number in numbers}
+    parents = {number: each[1] for number, each in known.items() if each is not None and each[0] not in "ZX"}
+    found = {process}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {process}
+
+
+def marked(setting: str) -> list[str]:
+    """What runs with this `NAME=value` in its environment: all that was started below a program, and got it along."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and setting.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(f"{entry.name}: {(entry / 'cmdline').read_bytes()[:300]!r}")
+        except OSError:
+            continue
+    return found
+
+
+def gone(setting: str, seconds: float = 20) -> list[str]:
+    """Wait until nothing so marked runs any more; what is left after so many seconds."""
+    until = time.monotonic() + seconds
+    while (left := marked(setting)) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
 
 
 class Running:

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 LAYERS = {
     # 0: values, the exception tree, clocks
-    "errors": 0, "clock": 0, "crashpoints": 0, "payload": 0, "model": 0, "cloudevents": 0,
+    "errors": 0, "clock": 0, "crashpoints": 0, "payload": 0, "model": 0, "cloudevents": 0, "tracing": 0, "spans": 0,
     # 1: what is wanted, what combinations mean
     "filters": 1, "composite": 1,
     # 2: what happened
@@ -40,9 +40,11 @@ SIDEWAYS = {
     "model": {"errors", "clock", "payload"},
     "clock": {"errors"},
     "cloudevents": {"model", "payload", "errors"},
+    "spans": {"model"},
+    "tracing": {"model", "spans"},
     "composite": {"filters"},
     "led": {"rules"},
-    "cli": {"spark", "client", "sync", "demo"},
+    "cli": {"spark", "client", "sync", "demo", "web"},
     "client": {"remote", "embedded"},
     "sync": {"client", "sync_peers"},
     "testing": {"client"},
@@ -54,6 +56,7 @@ ONLY_IN = {"pyspark": "tocsin.spark", "py4j": "tocsin.spark", "typer": "tocsin.c
     "starlette": "tocsin.net",
     "uvicorn": "tocsin.net",
     "websockets": "tocsin.remote",
+    "opentelemetry": "tocsin.spans",
 }
 """Library → the one package that may import it, wherever in the file."""
 

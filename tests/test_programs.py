@@ -1,9 +1,8 @@
-"""What people start by hand runs: the demo, the warm-up, and the benchmarks on a small cell."""
+"""What people start by hand runs: the warm-up, and the benchmarks on a small cell."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -23,18 +22,6 @@ def run(*arguments: str, timeout: float = 110) -> str:
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     return done.stdout
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-@pytest.mark.timeout(300)
-def test_the_demo_shows_who_hears_what_and_why_and_that_spark_agrees() -> None:
-    shown = run("tocsin.demo", "--headless", "--seconds", "1", "--filters", "300", timeout=280)
-    assert "compiling 300 filters, starting Spark" in shown
-    assert "→" in shown, "an event that somebody heard of"
-    assert "✓" in shown, "the reason why"
-    assert re.search(r"300 filters, [\d,]+ events, [1-9][\d,]* notices", " ".join(shown.split()))
-    assert "Both sides agree." in shown
 
 
 def test_kernels_are_compiled_ahead() -> None:

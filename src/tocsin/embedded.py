@@ -6,7 +6,7 @@ Several faces of one node have different names; a name is who publishes, cancels
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +17,6 @@ from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Receipt, Status, Step
 from tocsin.delivery.handles import Subscription
 from tocsin.delivery.owners import Options
-from tocsin.errors import TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal.bounds import Past
 from tocsin.journal.rowed import Rowed
@@ -138,12 +137,12 @@ class Bus:
         fair: float | UnsetType = UNSET,
         replay: bool = False,
         system: bool = False,
-        placement: str = "node",
+        placement: str | UnsetType = UNSET,
     ) -> Subscription:
         """Say what you want to hear of; returns a subscription when its past is found and queued.
 
-        Options from `order` to `fair` belong to the consumer. What is left out is as it was, or for a new consumer as
-        in brackets.
+        Options from `order` to `fair`, and `placement`, belong to the consumer. What is left out is as it was, or for a
+        new consumer as in brackets.
 
         Args:
             filter: what, as SQL: `"value > 9"`; or Alert Server destinations: `"TAG:fire;USER:ann"`.
@@ -159,17 +158,14 @@ class Bus:
             fair: [0] share of deliveries kept for lower priorities.
             replay: deliver the past again, also what was settled.
             system: show the node's own records (types that begin `tocsin.`) too.
-            placement: where it is matched.
+            placement: ["node"] where what comes is matched: there, or by the pipeline of `tocsin up` ("spark"; without
+                one it waits), which can hold very many. The node delivers in either case.
 
         Raises:
             FilterError: the filter is wrong; `.position` says where.
             BoundError: the past means nothing.
             ConsumerError: an option means nothing, or the consumer has another value for it.
         """
-        if placement != "node":
-            raise TocsinError(
-                f"placement {placement!r} is not there yet", field="placement", help="use placement='node'"
-            )
         options = Options.given(
             order=order,
             group=group,
@@ -179,6 +175,7 @@ class Bus:
             max_deliver=max_deliver,
             auto_ack=auto_ack,
             fair=fair,
+            placement=placement,
         )
         handle = await consumers_module.subscribe(
             self._live, filter, consumer, past, options, replay=replay, system=system
@@ -345,7 +342,13 @@ class Bus:
 
     async def alerts(self) -> list[Alert]:
         """Live alerts (events with ttl or ack), and who has acknowledged them."""
-        return await alerts_module.alerts(self._live)
+        return (await self._alerts()).alerts
+
+    async def _alerts(
+        self, limit: int | None = None, knows: Callable[[Event], bool] | None = None
+    ) -> alerts_module.Live:
+        """The same, or the most urgent of them, and how many there are; see `node.alerts`."""
+        return await alerts_module.alerts(self._live, limit, knows)
 
     async def audit(self, id: str, source: str | None = None) -> list[Step]:
         """Every step of an event that is tracked: published, delivered, acked, receipt, cancelled, expired, dead."""

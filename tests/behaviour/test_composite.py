@@ -216,6 +216,21 @@ async def test_numbers_beyond_64_bits_stop_nobody(bus: Any, key: Any, text: str)
     await bus.define("third", "[type = 'y']")  # a snapshot can be taken
 
 
+@pytest.mark.parametrize(
+    ("key", "told"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")], ids=repr
+)
+async def test_numbers_that_json_does_not_have_are_keys_and_stop_nobody(bus: Any, key: float, told: str) -> None:
+    await bus.define("pair", PAIR)
+    sub = await bus.subscribe("type = 'pair'", consumer="ops")
+    for type in "ab":
+        await bus.publish(tocsin.Event(type, "plant", id=type, attributes={"k": key}))
+        await bus.publish(made(type, f"{type}1"))
+    assert [(parts(d), d.event.data["key"]) for d in await take(bus, sub)] == [
+        (["a", "b"], {"k": told}),
+        (["a1", "b1"], {"k": "x"}),
+    ]
+
+
 async def test_a_new_definition_that_names_one_does_not_see_what_that_has_open(bus: Any) -> None:
     sub = await bus.subscribe("type = 'x'", consumer="ops")
     await bus.define("pair", "SEQ([type = 'a'], [type = 'b'])", context="chronicle")

@@ -61,10 +61,12 @@ def test_on_a_terminal_with_a_picture(journal: Path, tmp_path: Path) -> None:
 
 
 def test_the_events_of_a_running_node(node: Node) -> None:
+    """And what it has defined, by name."""
     with tocsin.sync.connect(node.url) as bus:
         for number in range(20):
             bus.publish(tocsin.Event("bt.a" if number % 2 == 0 else "bt.b", "/cli", data={"k": number // 4}))
-    code, out, err = run("SEQ([type = 'bt.a'], [type = 'bt.b']) BY k", "--url", node.url, "--since", "1h", "--json")
+        bus.define("bt.pair", "SEQ([type = 'bt.a'], [type = 'bt.b']) BY k")
+    code, out, err = run("bt.pair", "--url", node.url, "--since", "1h", "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert (found["kind"], found["count"], found["groups"]) == ("composite", 10, 5)

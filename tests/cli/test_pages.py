@@ -68,7 +68,8 @@ def test_quick_start(quick: bool, tmp_path: Path, here: Here, monkeypatch: pytes
 
     said: list[str] = []
     with background(first, environment, tmp_path) as node:
-        said_first, try_this, and_this = node.until("tocsin pub")
+        said_first, page, try_this, and_this = node.until("tocsin pub")
+        assert f"http://127.0.0.1:{port}/" in page
         assert f"ws://127.0.0.1:{port}" in said_first and "tocsin-data/journal.db" in said_first
         assert f"{second.strip()} --url ws://127.0.0.1:{port}" in try_this, (
             "what to type next; the port is not the usual"

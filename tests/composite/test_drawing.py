@@ -211,3 +211,34 @@ def test_mistakes() -> None:
         plant().draw(definitions=["nobody"])
     with pytest.raises(DefinitionError, match="there is no definition nobody"):
         plant().waiting("nobody")
+
+
+def test_a_page_may_give_it_other_colours() -> None:
+    """Rules of its own are for a file by itself; in a page there are attributes alone, and no colour but the page's."""
+    made = Detector()
+    made.define("pair", "SEQ([type = 'a'], [type = 'b'])")
+    made.define("idle", "AND([type = 'x'], [type = 'y'])")
+    made.feed(Event("a", "/test", time="2026-11-16T00:00:00Z"))
+    root = ET.fromstring(made.draw("svg", figures=True))
+    [style] = root.iter(f"{SVG}style")
+    rules = [line for line in (style.text or "").splitlines() if "{" in line and not line.startswith("@media")]
+    assert rules and all(line.strip().startswith("svg.tocsin-graph:root") for line in rules)
+    for element in root.iter():
+        assert {element.get("fill"), element.get("stroke")} <= {None, "none", "currentColor"}
+    kinds = [group.get("class") for group in root.iter(f"{SVG}g")]
+    assert kinds.count("node operation waits") == 1 and kinds.count("node operation") == 1
+    assert "waits" not in made.draw("svg")
+
+
+def test_what_waits_is_found_among_very_many() -> None:
+    """However much is open, no more is looked at than is shown."""
+    made = Detector(max_open=200_000)
+    made.define("pair", "SEQ([type = 'a'], [type = 'b'])", "chronicle")
+    made.define("both", "AND([type = 'a'], [type = 'b'])", "chronicle")
+    made.feed_batch([Event("a", "/test", time="2026-11-16T00:00:00Z")] * 100_000)
+    started = time.process_time()
+    assert len(made.waiting("pair", 20)) == 20
+    [both] = made.waiting("both", 20)
+    assert len(both.offsets) <= 1_000
+    assert "100,000 open" in made.draw(figures=True)
+    assert time.process_time() - started < 0.1

@@ -17,6 +17,7 @@ from tocsin import Detector, Event
 from tocsin.clock import as_datetime
 from tocsin.composite.detector import CLOCK, SOURCE
 from tocsin.composite.engine import Engine
+from tocsin.composite.pairs import Pairs
 from tocsin.composite.windows import Windows
 from tocsin.filters.index import engine as kernels
 
@@ -49,20 +50,23 @@ def through_inboxes(made: Detector) -> Detector:
     return made
 
 
-def closed_at_length(made: Detector) -> Detector:
-    """No closer goes the shorter way."""
+def in_windows(made: Detector) -> Detector:
+    """Every opener has a window."""
     for operation in engine_of(through_inboxes(made))._operations.values():
-        if isinstance(operation.work, Windows):
-            operation.work.close = operation.work._close
+        if isinstance(operation.work, Pairs):
+            operation.work = Windows(operation.node.rules)
+            operation.size = operation.work.size
+            operation.is_plain = operation.leaves = False
     return made
 
 
-def everything(made: Detector, events: Iterable[Event], until: Any) -> tuple[list[Event], bytes]:
-    found = made.feed_batch(events) + made.advance(until)
-    return found, made.snapshot()
+def everything(made: Detector, events: Iterable[Event], until: Any) -> tuple[list[Event], Any, Any]:
+    found = made.feed_batch(events)
+    held = [made.waiting(each.name, 100) for each in made.definitions()]
+    return found + made.advance(until), held, made.stats()
 
 
-@pytest.mark.parametrize("long_way", [through_inboxes, closed_at_length])
+@pytest.mark.parametrize("long_way", [through_inboxes, in_windows])
 def test_every_operator_the_long_way(long_way: Any) -> None:
     for text in GOLDEN:
         for context, semantics in WAYS:
@@ -74,7 +78,7 @@ def test_every_operator_the_long_way(long_way: Any) -> None:
             assert everything(long_way(long), golden_stream(), until) == expected, (text, context)
 
 
-@pytest.mark.parametrize("long_way", [through_inboxes, closed_at_length])
+@pytest.mark.parametrize("long_way", [through_inboxes, in_windows])
 def test_random_definitions_the_long_way(long_way: Any) -> None:
     compared = 0
     for seed in range(150):
@@ -149,8 +153,8 @@ def test_there_is_one_note_for_a_key_however_much_comes() -> None:
     made.define("pair", f"{PAIR} WITHIN 1 HOUR BY k")
     made.define("silence", "PLUS([type = 'a'], 1 HOUR) BY k")
     made.feed_batch(event("a", n, k=n % 5) for n in range(3000))
-    agenda = engine_of(made)._agenda
-    assert len(agenda.timers) == len(agenda.expiries) == 5
+    agenda = engine_of(made).agenda
+    assert len(agenda.timers) == len(agenda) == 5
     assert made.next_timer == 1_800_003_600 * SECOND
     assert [each.data["parts"][0]["id"] for each in made.advance(NOON + timedelta(hours=9))] == [
         f"a{n}" for n in range(2995, 3000)

@@ -1,7 +1,7 @@
 """The engine against the oracle: random definitions over random streams, in every way of feeding.
 
 The oracle must reproduce the worked vectors first. Then the engine must agree with it, detection for detection and in
-order: fed one by one, in random batches, with time let pass in between, and with snapshots at random places.
+order: fed one by one, in random batches, in columns, with time let pass in between and snapshots at random places.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.composite.in_columns import events_of, rows_of
 from tests.composite.oracle import SECOND, Found, Simple, detections
 from tests.composite.test_vectors import CASES, EPOCH, VECTORS, wanted
 from tocsin.composite import Detector
+from tocsin.composite.deriving import Derived
 from tocsin.composite.expression import CONTEXTS, OPERATORS, SEMANTICS, Operator
 from tocsin.composite.language import parse
 from tocsin.filters.values import micros
@@ -169,11 +171,30 @@ def fed_with_snapshots(case: Case, draw: random.Random) -> list[Event]:
     return found + detector.advance(HORIZON * SECOND)
 
 
+def fed_in_columns(case: Case, draw: random.Random) -> list[Event]:
+    """Some batches in columns and others as events, by turns, with snapshots in between: they share one state."""
+    detector, found, rest = case.detector(), [], [each.event for each in case.events]
+    while rest:
+        size = draw.randint(1, len(rest))
+        batch, rest = rest[:size], rest[size:]
+        if draw.random() < 0.3:
+            detector = Detector.restore(detector.snapshot())
+        if draw.random() < 0.3:
+            found += detector.feed_batch(batch)
+            continue
+        derived, last, emits = Derived(), batch[-1], [name for name, *_ in case.definitions]
+        detector.feed_rows(rows_of(detector, batch), derived, emits)
+        assert last.offset is not None and last.arrived is not None
+        detector.reach(last.offset, micros(last.arrived), derived, emits)
+        found += events_of(derived)
+    return found + detector.advance(HORIZON * SECOND)
+
+
 def agree(case: Case, draw: random.Random) -> int:
     """Compare all ways of feeding; returns how many detections there were."""
     expected = case.expected()
     ids = None
-    for way in (fed_one_by_one, fed_in_batches, fed_with_snapshots):
+    for way in (fed_one_by_one, fed_in_batches, fed_with_snapshots, fed_in_columns):
         found = way(case, draw)
         assert [read(event) for event in found] == expected, (way.__name__, case)
         assert ids is None or ids == [event.id for event in found], (way.__name__, case)

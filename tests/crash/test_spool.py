@@ -55,7 +55,7 @@ async def test_client_and_node_killed_at_random(tmp_path: Path) -> None:
     assert {"stored", "spooled"} <= set(answered.values()), "both ways were gone"
     async with tocsin.connect(url) as node, serve(node, port=port) as server:
         async with tocsin.connect(server.url, name="line-7", spool=spool) as bus:
-            sub = await bus.subscribe("TRUE", past=tocsin.retained(), order="journal")
+            sub = await bus.subscribe("TRUE", past=tocsin.retained(), order="journal", auto_ack=True)
             last = await bus.publish(tocsin.Event("work", "line", id="last"))
             got = []
             async with asyncio.timeout(60):

@@ -130,8 +130,15 @@ class Listener:
     """A reader of Server-Sent Events, as the standard says."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire, self.comments, self.retry = wire, list[str](), ""
+        self.wire, self.comments, self.retry, self.place = wire, list[str](), "", ""
         self._text = b""
+
+    async def begin(self) -> None:
+        """Read what comes before all events."""
+        while b"\n\n" not in self._text:
+            self._text += await soon(self.wire.chunk())
+        block, _, self._text = self._text.partition(b"\n\n")
+        assert self._block(block.decode()) is None
 
     async def next(self) -> tuple[str | None, dict[str, Any]] | None:
         """Id and data of the next event; None: the stream has ended."""
@@ -158,6 +165,7 @@ class Listener:
             else:
                 assert name == "retry", line
                 self.retry = text
+        self.place = place or self.place  # as a browser keeps it, also of a block without data
         assert len(data) <= 1, "one line of data for each event"
         return (place, json.loads(data[0])) if data else None
 
@@ -198,9 +206,13 @@ async def until(condition: Any) -> None:
 
 @asynccontextmanager
 async def served(
-    url: str = "memory:", tokens: Any = None, clock: Any = None, tls: Any = None, **limits: Any
+    url: str = "memory:", tokens: Any = None, clock: Any = None, tls: Any = None, lake: Any = None, **limits: Any
 ) -> AsyncIterator[Place]:
-    async with testing.node(url, clock) as bus, serve(bus, limits=Limits(**limits), tokens=tokens, tls=tls) as server:
+    options = {} if lake is None else {"lake": lake}
+    async with (
+        testing.node(url, clock, **options) as bus,
+        serve(bus, limits=Limits(**limits), tokens=tokens, tls=tls) as server,
+    ):
         place = Place(bus, server)
         try:
             yield place

@@ -206,7 +206,7 @@ async def test_what_is_no_name_is_refused(tmp_path: Path) -> None:
         for path in ("/batches/../1", "/batches/.b/1", "/batches/b/.1", "/batches/%2e%2e/1", "/batches/b/a%5cb"):
             answer = await place.ask("PUT", path, rows_of(numbered(1)), ROWS)
             assert answer.status in (400, 404), path
-        for name in ("", "client/x", "a\n", "x" * 300):
+        for name in ("", "client/x", "tocsin/pipeline/statistics", "a\n", "x" * 300):
             answer = await commit(place, "b", await staged_as(place, "b", {"1": numbered(1)}), writer=name, batch=0)
             assert answer.error == (400, "ProtocolError") and answer.json["field"] == "writer", name
         parts = await staged_as(place, "b", {"1": numbered(1)})

@@ -170,7 +170,7 @@ def questions(draw: st.DrawFn) -> bytes:
     """A request that is well-formed as HTTP, and odd in everything else."""
     operation = draw(st.sampled_from(OPERATIONS))
     name = quote(draw(VALUES), safe=draw(st.sampled_from(["", "/%"]))) or "a"
-    path = operation.path.replace(":path", "").format(id=name, name=name, resource=name)
+    path = operation.path.replace(":path", "").format(id=name, name=name, resource=name, path=name)
     query = draw(
         st.lists(st.tuples(st.sampled_from([each.name for each in operation.query] or NAMES), VALUES), max_size=4)
     )

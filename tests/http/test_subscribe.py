@@ -115,6 +115,20 @@ async def test_last_event_id_resumes_behind_it_without_a_consumer() -> None:
             assert await stream.take(4) == ["urgent", "1", "2", "3"]
 
 
+async def test_who_is_cut_off_before_the_first_event_goes_on_from_there() -> None:
+    async with served() as place:
+        await place.bus.publish_many(numbered(3))
+        async with listening(place) as stream:
+            await stream.begin()
+            assert stream.place == "3", "told before anything has come"
+        await place.bus.publish(event("late"))
+        async with listening(place, last_event_id=stream.place) as stream:
+            assert await stream.take(1) == ["late"]
+        async with listening(place, "consumer=ops") as stream:
+            await stream.begin()
+            assert stream.place == "", "the node knows where a consumer is"
+
+
 async def test_gap_since_last_event_id_is_told(file_url: str) -> None:
     async with served(file_url) as place:
         for part in range(3):

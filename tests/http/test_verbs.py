@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.helpers import event, heard, numbered, soon
+from tests.helpers import START, event, heard, numbered, soon, testing
 from tests.http.support import Place, cloud, served, until
+from tocsin.model import time_text
 
 JSON = {"content-type": "application/json"}
 
@@ -44,12 +45,29 @@ async def test_alerts() -> None:
         assert (alert["event"]["id"], alert["event"]["ttl"], alert["acked"], alert["pending"]) == ("a", 60, [], ["ops"])
 
 
+async def test_the_most_urgent_alerts() -> None:
+    clock = testing.ManualClock()
+    async with served(clock=clock) as place:
+        await place.publish(*(cloud(f"{n}", ttl=10 * n, priority=n % 3 + 1) for n in range(1, 200)), cloud("x"))
+        clock.advance(20)  # the first two expire
+        everything = await place.get("/alerts")
+        assert [each["event"]["id"] for each in everything.json] == [f"{n}" for n in range(3, 200)]
+        assert everything.json[0]["expires"] == time_text(START.replace(second=30))
+        urgent = await place.get("/alerts?limit=3")
+        assert [each["event"]["id"] for each in urgent.json] == ["197", "194", "191"]
+        assert urgent.headers["tocsin-total"] == everything.headers["tocsin-total"] == "197"
+        assert (await place.ask("DELETE", "/events/197")).status == 204
+        assert (await place.get("/alerts?limit=1")).json[0]["event"]["id"] == "194"
+        assert (await place.get("/alerts?limit=0")).error == (400, "ProtocolError")
+
+
 async def test_consumers() -> None:
     async with served() as place:
         await place.bus.subscribe("n > 1", consumer="ops")
         [info] = (await place.get("/consumers")).json
         assert (info["name"], info["open"], info["lag"]) == ("ops", True, 0)
         assert info["subscriptions"][0][1] == "n > 1"
+        assert (info["max_in_flight"], info["ack_wait"]) == (256, 30)
         assert (await place.ask("DELETE", "/consumers/ops")).status == 204
         assert (await place.get("/consumers")).json == []
         assert (await place.ask("DELETE", "/consumers/ops")).error == (404, "ConsumerError")
@@ -132,7 +150,7 @@ async def test_page_health_and_nowhere() -> None:
     async with served() as place:
         await place.bus.publish_many(numbered(3))
         page = await place.get("/")
-        assert page.headers["content-type"].startswith("text/html") and b"offset 3" in page.body
+        assert page.headers["content-type"].startswith("text/html") and b"openapi" in page.body
         assert (await place.get("/health")).json == {"status": "ok", "head": 3, "sessions": 0}
         assert (await place.get("/nowhere")).error == (404, "ProtocolError")
         assert (await place.get("/events/")).error[0] in (404, 405)

@@ -68,15 +68,18 @@ class Plant:
         found: list[dict[str, Any]] = []
         where = f"{self.http}/subscribe?consumer=curl&filter={urllib.request.quote(filter)}"  # type: ignore[attr-defined]
         with subprocess.Popen(["curl", "-sN", where], stdout=subprocess.PIPE, text=True) as stream:
+            listens = threading.Event()  # the node tells its place before the first event
 
             def read() -> None:
                 assert stream.stdout is not None
                 for line in stream.stdout:
+                    listens.set()
                     if line.startswith("data:"):
                         found.append(json.loads(line[5:]))
 
             threading.Thread(target=read, daemon=True).start()
             try:
+                assert listens.wait(60)
                 yield found
             finally:
                 stream.kill()
@@ -90,13 +93,6 @@ def curl(*words: str) -> str:
     done = subprocess.run(["curl", "-sS", "--fail-with-body", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -10,12 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.plant import PAIR, curl, lives, missing, until, up
+from tests.pipeline.plant import PAIR, curl, missing, until, up
+from tests.processes import below, lives
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
     pytest.mark.timeout(900),
 ]
+
+
+def name_of(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text()
+    return ""
 
 
 def test_from_define_to_the_event_and_again_after_the_jvm_was_killed(tmp_path: Path) -> None:
@@ -92,4 +100,20 @@ def test_without_a_pipeline(tmp_path: Path) -> None:
         [info] = plant.tocsin("definitions")["definitions"]
         assert made["placement"] == "spark" and "no Spark pipeline" in info["halted"]
         assert plant.tocsin("define", "here", PAIR)["placement"] == "node"
+        assert "tocsin_definitions_unlooked 1.0" in curl(f"{plant.http}/metrics")
         assert plant.process.end(signal.SIGTERM)[0] == 0
+    with up(tmp_path / "data", "--no-spark") as plant:
+        code, said = plant.process.end(signal.SIGTERM)
+        assert code == 0 and "not looked for (there)" in said and "--placement node" in said
+
+
+def test_ended_while_spark_starts(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
+    with up(tmp_path / "data") as plant:
+        pid = until(lambda: plant.status()["pid"], "a process is there")
+        [jvm, *_] = until(lambda: [each for each in below(pid) if "java" in name_of(each)], "its JVM comes")
+        time.sleep(1)  # it is on its way, and has no watchdog yet
+        begun = time.monotonic()
+        code, said = plant.process.end(signal.SIGTERM)
+        assert code == 0 and "Traceback" not in said and time.monotonic() - begun < 10
+        until(lambda: not lives(pid) and not lives(jvm), "both are gone", 20)

@@ -32,7 +32,9 @@ Definitions = dict[str, tuple[str, str, str]]
 def some_definitions(draw: random.Random, events: Sequence[Event]) -> Definitions:
     """Every operator in every context, each of which detects something; some go BY machine, name others, wait for time.
 
-    None detects very much: a P with a short period would be nearly all there is to compare.
+    Of those BY machine some go BY machine and value instead, in either order, and some BY value: what others are made
+    of goes BY machine and value, so that they may go BY machine. None detects very much: a P with a short period would
+    be nearly all there is to compare.
     """
     found: Definitions = {}
     known: list[tuple[str, bool]] = []
@@ -40,6 +42,9 @@ def some_definitions(draw: random.Random, events: Sequence[Event]) -> Definition
         for _ in range(200):
             name = f"d{len(found)}"
             (_, text, _, semantics), keyed = some_definition(draw, name, known[-4:], operator)
+            if keyed and not any(other in text for other, _ in known):
+                by = draw.choice(("machine", "machine, value", "value, machine", "value"))
+                text, keyed = text.replace("BY machine", f"BY {by}"), "machine" in by
             detector = Detector.of(
                 [parse(each, *said) for each, said in {**found, name: (text, context, semantics)}.items()]
             )

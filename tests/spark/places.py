@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.http.support import Place, served
 from tocsin.journal.sqlite import SqliteJournal
 
-__all__ = ["Served", "at_node", "opened", "url_of"]
+__all__ = ["Served", "as_with_a_file", "at_node", "opened", "url_of"]
 
 _SERVED: dict[str, Served] = {}
 
@@ -91,3 +94,17 @@ def opened(path: Path) -> Iterator[SqliteJournal]:
         return
     with SqliteJournal(path) as journal:
         yield journal
+
+
+def as_with_a_file(shared: list[Callable[..., None]], slow: list[Callable[..., None]]) -> Callable[..., None]:
+    """A test that runs those of another module again, with the fixtures of the module it stands in."""
+
+    @pytest.mark.parametrize(
+        "test",
+        [*shared, *(pytest.param(each, marks=pytest.mark.slow) for each in slow)],
+        ids=lambda each: each.__name__.removeprefix("test_"),
+    )
+    def test_as_with_a_file(test: Callable[..., None], request: pytest.FixtureRequest) -> None:
+        test(**{name: request.getfixturevalue(name) for name in inspect.signature(test).parameters})
+
+    return test_as_with_a_file

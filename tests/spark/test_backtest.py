@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.spark.detect_cases import NOON, events_in, expected, plant
-from tocsin import BoundError, DefinitionError, Filter, FilterError, JournalError, TocsinError
+from tocsin import BoundError, DefinitionError, Event, Filter, FilterError, JournalError, TocsinError
 from tocsin import spark as ts
-from tocsin.clock import as_micros
+from tocsin.clock import ManualClock, as_micros
+from tocsin.composite.language import parse
 from tocsin.journal.archiver import archive
 from tocsin.journal.reader import open_reader
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.spark import reporting
+from tocsin.sync import connect
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -43,12 +47,10 @@ def test_a_composite_event(spark: Any, journal: Path, text: str, way: str) -> No
     for bar in found.bars:
         inside = [event for event in wanted if bar.begin <= event.time < bar.begin + found.step]
         assert len(inside) == bar.count
-    by_key: dict[str, int] = {}
-    for event in wanted:
-        key = str(event.data["key"]["machine"])
-        by_key[key] = by_key.get(key, 0) + 1
-    assert found.grouped == "machine" and found.groups == len({repr(event.data["key"]) for event in wanted})
+    by_key = Counter(json.dumps(event.data["key"]["machine"], ensure_ascii=False) for event in wanted)
+    assert found.grouped == "machine" and found.groups == len(by_key)
     assert list(found.largest.values()) == sorted(by_key.values(), reverse=True)[:5]
+    assert found.largest.items() <= by_key.items()
     known = {event.id: event for event in wanted}
     by_offset = {event.offset: event for event in events}
     assert len(found.examples) == 3
@@ -145,13 +147,76 @@ def test_mistakes_are_told(spark: Any, journal: Path, tmp_path: Path) -> None:
 
 
 def test_a_picture(spark: Any, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
+    image = pytest.importorskip("matplotlib.image")
     found = ts.backtest(spark, journal, "type = 'a'", examples=0)
     found.png(tmp_path / "pair.png")
-    assert (tmp_path / "pair.png").read_bytes().startswith(b"\x89PNG")
+    picture = image.imread(tmp_path / "pair.png")
+    assert picture.shape[0] > 200 and picture.shape[1] > 400
+    bars = msgspec.structs.replace(found, bars=tuple(msgspec.structs.replace(each, count=0) for each in found.bars))
+    bars.png(tmp_path / "nothing.png")
+    assert (image.imread(tmp_path / "nothing.png") != picture).any(), "the bars are in it"
     with pytest.raises(FileNotFoundError):
         found.png(tmp_path / "nowhere" / "pair.png")
     monkeypatch.setattr(reporting.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(TocsinError, match="matplotlib") as missing:
         found.png(tmp_path / "again.png")
     assert missing.value.help == "pip install 'tocsin[plot]'"
+
+
+def test_examples_where_all_is_in_one_bar(spark: Any, tmp_path: Path) -> None:
+    """There are as many as were asked for, if so many there are; keys 1 and "1" are told apart."""
+    clock = ManualClock(NOON)
+    with SqliteJournal(tmp_path / "plant.db", clock=clock) as journal:
+        journal.append([Event("a", "/x", data={"k": n % 2 or "1"}) for n in range(40)])
+        clock.advance(7200)
+        journal.append([Event("b", "/x", data={"k": 1}), Event("b", "/x", data={"k": "1"})])
+    for text, count, wanted in (("type = 'a'", 40, 5), ("SEQ([type = 'a'], [type = 'b']) BY k", 2, 2)):
+        found = ts.backtest(spark, tmp_path / "plant.db", text, examples=5)
+        assert (found.count, sum(bar.count > 0 for bar in found.bars)) == (count, 1)
+        assert len({each.id for each in found.examples}) == len(found.examples) == wanted
+        assert [each.time for each in found.examples] == sorted(each.time for each in found.examples)
+    assert found.largest == {"1": 1, '"1"': 1}
+    assert len(ts.backtest(spark, tmp_path / "plant.db", "type = 'a' OR type = 'b'", examples=3).examples) == 3
+
+
+def test_what_a_node_has_defined(spark: Any, journal: Path, tmp_path: Path) -> None:
+    """A name is tested as it is defined, and definitions may be named; those given go before the node's."""
+    copy = tmp_path / "plant.db"
+    copy.write_bytes(journal.read_bytes())
+    first = "SEQ([type = 'a'], [type = 'b']) BY machine"
+    with connect(f"file:{copy}", name="test") as bus:
+        bus.define("first", first, context="chronicle")
+        bus.define("both", "AND([type = 'a'], [type = 'c']) BY machine", semantics="interval")
+    events = [event for event in events_in(copy) if not event.type.startswith("tocsin.definition")]
+    by_name = ts.backtest(spark, copy, "first")
+    assert (by_name.kind, by_name.context, by_name.text) == ("composite", "chronicle", parse("first", first).text)
+    wanted = expected({"first": (first, "chronicle")}, events)
+    assert by_name.count == len(wanted) > 5 and {each.id for each in by_name.examples} <= wanted.keys()
+
+    text = "SEQ(first AS f, both AS b) BY machine"
+    known = {
+        "first": (first, "chronicle"),
+        "both": ("AND([type = 'a'], [type = 'c']) BY machine", "recent", "interval"),
+    }
+    wanted = {
+        id: event
+        for id, event in expected(known | {"alarm": (text, "continuous", "interval")}, events).items()
+        if event.type == "alarm"
+    }
+    for given in (None, known):
+        place = copy if given is None else journal
+        found = ts.backtest(
+            spark, place, text, context="continuous", semantics="interval", name="alarm", definitions=given
+        )
+        assert found.count == len(wanted) > 5 and {each.id for each in found.examples} <= wanted.keys()
+    with pytest.raises(DefinitionError, match="first"):
+        ts.backtest(spark, copy, text, definitions={})
+    assert ts.backtest(spark, copy, "machine").kind == "filter", "a name that nobody has defined is a field"
+
+
+def test_what_a_thread_says_of_its_jobs_is_put_back(spark: Any, journal: Path) -> None:
+    context = spark.sparkContext
+    names = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+    before = [context.getLocalProperty(name) for name in names]
+    ts.backtest(spark, journal, "type = 'a'", examples=0)
+    assert [context.getLocalProperty(name) for name in names] == before

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import bench_spark_match, bench_spark_source
+from benchmarks import bench_spark_batch, bench_spark_detect, bench_spark_match, bench_spark_source
 from benchmarks.rules import CONTENDERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -30,3 +30,17 @@ def test_a_small_run_of_the_source_benchmark(spark: Any, part: str, tmp_path: Pa
     rows = [{"part": part, **row} for row in bench_spark_source.PARTS[part](SIZES, tmp_path)]
     assert rows == json.loads(json.dumps(rows))
     assert len(bench_spark_source.summary(rows).splitlines()) > len(rows)
+
+
+@pytest.mark.parametrize("part", ["windows_json", "windows_ten", "engines_where"])
+def test_a_small_run_of_detection_over_history(spark: Any, part: str, tmp_path: Path) -> None:
+    row = bench_spark_batch.measured(spark, tmp_path, part, 8_000, 1)
+    assert row == json.loads(json.dumps(row)) and row["found"] > 0
+    assert part in bench_spark_batch.summary([row])
+
+
+@pytest.mark.parametrize("part", ["1000", "journal"])
+def test_a_small_run_of_detection_in_a_stream(spark: Any, part: str, tmp_path: Path) -> None:
+    row = bench_spark_detect.measured(spark, tmp_path, part, 8_000, with_per_key=part == "1000")
+    assert row == json.loads(json.dumps(row)) and row["tocsin"]["found"] > 0
+    assert f"{part}, tocsin" in bench_spark_detect.summary([row])

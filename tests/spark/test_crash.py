@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.processes import below, lives
 from tests.spark.plant_programs import expected, found
 from tocsin.journal.reader import open_reader
 
@@ -33,21 +34,6 @@ def start(verb: str, directory: Path, count: int) -> subprocess.Popen[bytes]:
     log = (directory / f"{verb}.log").open("ab")
     command = [sys.executable, "-m", "tests.spark.plant_programs", verb, str(directory), str(count)]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-
-
-def below(process: int) -> list[int]:
-    """Processes that come from one, the JVM and the Python workers among them."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    known = {process}
-    while more := {each for each, parent in parents.items() if parent in known} - known:
-        known |= more
-    return sorted(known - {process})
 
 
 def is_worker(process: int) -> bool:
@@ -103,7 +89,7 @@ def disturb(directory: Path, count: int, kills: int, seed: int) -> dict[str, int
                 kill(driver.pid)
                 driver.wait()
                 killed["driver"] += 1
-                wait_for(lambda family=family: not any(map(is_alive, family)), 30, "the end of the JVM and its workers")
+                wait_for(lambda family=family: not any(map(lives, family)), 30, "the end of the JVM and its workers")
                 driver = start("pipeline", directory, count)
         assert publisher.wait(120) == 0, (directory / "publish.log").read_text()[-2000:]
         for _ in range(3):  # a worker that was killed may have ended the query: start it again
@@ -117,13 +103,6 @@ def disturb(directory: Path, count: int, kills: int, seed: int) -> dict[str, int
                 kill(each)
             process.wait()
     return killed
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def check(directory: Path, count: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import below, state_and_parent
 from tests.spark.detect_cases import NOON, Run, append, events_in, expected, plant, some_definitions
 from tocsin import DefinitionError, Event, SchemaError
 from tocsin import spark as ts
@@ -73,6 +74,7 @@ def test_columns_say_what_it_is_made_of(spark: Any, tmp_path: Path) -> None:
 
 def test_tasks_detect_and_not_the_driver(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tocsin.composite.detector.Detector.feed_batch", lambda *_: pytest.fail("the driver detects"))
+    monkeypatch.setattr("tocsin.composite.detector.Detector.feed_rows", lambda *_: pytest.fail("the driver detects"))
     monkeypatch.setattr("tocsin.spark.engines.feed", lambda *_: pytest.fail("the driver detects"))
     monkeypatch.setattr(keeper, "do", lambda *_: pytest.fail("the driver detects"))
     run = Run(spark, plant(tmp_path / "plant.db", 6, 60), tmp_path / "checkpoint", {"stop": STOP}).drain()
@@ -151,23 +153,9 @@ def _keepers() -> list[int]:
     return found
 
 
-def _descendants(process: int) -> set[int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-    found = {process}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
 def _end_keepers() -> int:
     """Kill the keepers of this process; returns how many."""
-    mine = set(_keepers()) & _descendants(os.getpid())
+    mine = set(_keepers()) & below(os.getpid())
     for process in mine:
         os.kill(process, signal.SIGKILL)
     return len(mine)
@@ -199,7 +187,7 @@ def test_a_worker_killed_in_a_batch(spark: Any, tmp_path: Path) -> None:
     while 1 not in run.batches and time.monotonic() < end:
         time.sleep(0.01)
     while query.isActive and time.monotonic() < end:  # until one is hit that works for the query
-        for process in _descendants(os.getpid()):
+        for process in below(os.getpid()):
             if _is_worker(process):
                 os.kill(process, signal.SIGKILL)
         time.sleep(0.1)
@@ -216,9 +204,11 @@ def _is_worker(process: int) -> bool:
     """A process forked by Spark's daemon, or a keeper."""
     try:
         command = Path(f"/proc/{process}/cmdline").read_bytes()
-        parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        found = state_and_parent(process)
         return (
-            b"spark.daemon\x00pyspark.worker" in command and b"daemon" in Path(f"/proc/{parent}/cmdline").read_bytes()
+            found is not None
+            and b"spark.daemon\x00pyspark.worker" in command
+            and b"daemon" in Path(f"/proc/{found[1]}/cmdline").read_bytes()
         )
     except OSError:
         return False

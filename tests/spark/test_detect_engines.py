@@ -18,11 +18,14 @@ from tests.spark.detect_cases import NOON, Definitions, expected, some_definitio
 from tocsin import DefinitionError, Event
 from tocsin.clock import as_micros
 from tocsin.composite.expression import CONTEXTS
+from tocsin.composite.keys import settled
 from tocsin.journal.columns import SOURCE_ARROW, Columns
 from tocsin.journal.rows import to_arrow, to_row
+from tocsin.spark.chunks import Chunk
 from tocsin.spark.detecting import Plan, plan
-from tocsin.spark.engines import Answer, Engines, Stored, Work
-from tocsin.spark.packing import Chunk, Packing, bucket_of
+from tocsin.spark.engines import Answer, Engines, Stored, Work, written
+from tocsin.spark.packing import NOBODY, Packing
+from tocsin.spark.picking import bucket_of
 
 pytestmark = pytest.mark.spark
 
@@ -47,6 +50,14 @@ def batch_of(events: list[Event]) -> pa.RecordBatch:
     return Columns(SOURCE_ARROW).of_journal(made.set_column(0, made.schema.field(0), offsets))
 
 
+def chunks_of(made: Plan, events: list[Event]) -> Iterator[tuple[tuple[int, int], Chunk]]:
+    """What a task makes of a batch of rows: division and bucket, and what they get."""
+    for packed in Packing(made).rows(iter([batch_of(events)])):
+        for _, division, bucket, *chunk in zip(*(each.to_pylist() for each in packed.columns), strict=True):
+            if division != NOBODY:
+                yield (division, bucket), Chunk(*chunk)
+
+
 def cut(draw: random.Random, items: list[Any]) -> Iterator[list[Any]]:
     while items:
         size = draw.randint(1, max(1, min(len(items), 40)))
@@ -69,7 +80,7 @@ class Store:
             self.engines = Engines()
         answer = None
         for _ in range(2 if self.draw.random() < 0.2 else 1):  # the first attempt comes to nothing
-            work = Work(lineage, token, os.urandom(8), made.division(key[0]), chunks, save)
+            work = Work(lineage, token, os.urandom(8), made.division(key[0]), written(chunks), save)
             work = msgspec.msgpack.decode(msgspec.msgpack.encode(work), type=Work)
             answer = self.engines.run(work)
             if answer is None:
@@ -79,7 +90,7 @@ class Store:
         if answer.snapshot is not None:
             stored = Stored(answer.snapshot, [])
         else:
-            stored = Stored(stored.snapshot, [*stored.batches, chunks])
+            stored = Stored(stored.snapshot, [*stored.batches, written(chunks)])
         self.states[key] = lineage, work.after, stored
         return answer
 
@@ -93,9 +104,8 @@ def detected(made: Plan, events: list[Event], draw: random.Random) -> tuple[list
             draw.shuffle(batch)
         for part in cut(draw, batch):
             draw.shuffle(part)
-            for packed in Packing(made).rows(iter([batch_of(part)])):
-                for division, bucket, *chunk in zip(*(column.to_pylist() for column in packed.columns), strict=True):
-                    rows.setdefault((division, bucket), []).append(Chunk(*chunk))
+            for key, chunk in chunks_of(made, part):
+                rows.setdefault(key, []).append(chunk)
         for key, chunks in rows.items():
             draw.shuffle(chunks)
             answer = store.work(made, key, chunks)
@@ -112,6 +122,7 @@ def test_engines_detect_what_one_detector_does(seed: int) -> None:
     events = some_stream(draw, 150)
     definitions = some_definitions(draw, events)
     made = plan(definitions, buckets=draw.choice((1, 2, 5)))
+    assert {each.by for each in made.divisions} == {(), ("machine",), ("value",), ("machine", "value")}
     found, revived = detected(made, events, draw)
     wanted = expected(definitions, events)
     assert set(found) == wanted.keys()
@@ -145,13 +156,21 @@ def test_divisions_follow_from_the_fields_of_by() -> None:
         (("machine", "part"), {"two", "three"}),
     ]
     assert plan({"other": by_one}).divisions[0].number == made.divisions[1].number
-    assert made.types is None and made.divisions[1].types == frozenset("ab") and made.divisions[1].is_sure
+    assert (
+        made.types is None
+        and made.divisions[1].types == frozenset("ab")
+        and made.divisions[1].sure == {"a": (0,), "b": (1,)}
+    )
 
 
 def test_a_definition_runs_with_those_it_names_and_only_what_was_asked_for_is_told() -> None:
     texts = {"top": "SEQ(low, [type = 'c']) BY machine", "low": "SEQ([type = 'a'], [type = 'b']) BY machine, part"}
     made = plan(texts)
-    assert [(each.by, set(each.emits)) for each in made.divisions] == [(("machine",), {"top", "low"})]
+    assert [(each.by, set(each.emits)) for each in made.divisions] == [
+        (("machine",), {"top"}),
+        (("machine", "part"), {"low"}),  # where it would be without `top`, too
+    ]
+    assert [each.name for each in made.divisions[0].detector().definitions()] == ["low", "top"]
     made = plan(texts, silent=["low"])
     assert [(each.by, set(each.emits)) for each in made.divisions] == [(("machine",), {"top"})]
     assert [each.name for each in made.divisions[0].detector().definitions()] == ["low", "top"]
@@ -162,3 +181,6 @@ def test_a_definition_runs_with_those_it_names_and_only_what_was_asked_for_is_to
 def test_the_same_key_has_the_same_bucket() -> None:
     assert (bucket_of(("m1",), 1 << 32), bucket_of((7,), 1 << 32)) == (3226732335, 1790921346)  # for ever
     assert {bucket_of((f"m{n}",), 4) for n in range(50)} == {0, 1, 2, 3}
+    for number in (1, -(2**53), 2**62, -(2**63), 2**63, 10**30):
+        one, other = settled(number), settled(float(number))
+        assert one is not None and one == other and bucket_of((one,), 1 << 32) == bucket_of((other,), 1 << 32), number

@@ -230,3 +230,57 @@ def test_a_live_set_in_foreach_batch_is_measured_as_one_query(
         balancing.settle(plant.filters)
     assert len(plant.filters.layout()) == 4
     assert Counter(pair for pairs in found.values() for pair in pairs) == plant.wanted
+
+
+def test_a_heavy_shard_splits_and_a_light_one_stays(spark: Any, tmp_path: Path) -> None:
+    """By what they really cost: filters that no index can find, all in one of two shards."""
+    heavy, light = Shard(2, 0), Shard(2, 1)
+    keys = [f"k{n}" for n in range(6_000)]
+    hard = {key: f"value % {n % 500 + 2} = 1 AND NOT line = {n % 7}" for n, key in enumerate(keys) if heavy.holds(key)}
+    easy = {key: f"value = {n}" for n, key in enumerate(keys) if light.holds(key)}
+    filters = FilterSet(tmp_path / "filters")
+    filters.change(put=hard | easy)
+    filters.lay_out(even(2), instead=Layout())
+    policy = ts.Elastic(split=0.05, merge=0, window=2, most=3)
+    wanted, found = Counter[Pair](), Counter[Pair]()
+    draw = random.Random(3)
+    matcher = Matcher((hard | easy).items())
+    for batch in range(4):
+        rows = [(batch * 60 + n + 1, draw.randrange(7), draw.randrange(6_000)) for n in range(60)]
+        frame = spark.createDataFrame(rows, "offset BIGINT, line BIGINT, value BIGINT")
+        for offset, line, value in rows:
+            event = Event("-", "-", data={"line": line, "value": value})
+            wanted.update((offset, str(key)) for key in matcher.match(event))
+        found.update(tuple(row) for row in ts.match(frame, filters, shards=policy).collect())
+        balancing.settle(filters)
+    assert found == wanted and len(wanted) > 400
+    said = elastic.status(filters)
+    assert {each.name for each in said.shards} == {"0 of 4", "2 of 4", "1 of 2"}, said
+    assert (said.splits, said.merges) == (1, 0)
+    busy = {each.name: min(each.seconds) for each in said.shards}
+    assert busy["1 of 2"] < policy.split < min(busy["0 of 4"], busy["2 of 4"])
+
+
+def test_two_policies_do_not_fight_over_one_set(plant: Plant) -> None:
+    plant.start(GROW)
+    plant.publish(random.Random(5))
+    plant.query.processAllAvailable()
+    with pytest.raises(MatcherError, match="a running query balances") as refused:
+        plant.start(SHRINK)
+    assert refused.value.field == "shards" and "same Elastic" in str(refused.value)
+    plant.query.stop()
+    plant.start(SHRINK)
+    plant.query.processAllAvailable()
+
+
+def test_shards_are_shown_with_the_pipeline(tmp_path: Path) -> None:
+    """`tocsin pipeline status --filters`."""
+    from tocsin.cli.pipeline import _divided, _shards
+
+    filters = FilterSet(tmp_path / "filters")
+    filters.change(put={"a": "value > 1"})
+    filters.lay_out(even(2), instead=Layout())
+    found = _divided(tmp_path / "filters")
+    assert [each["name"] for each in found["shards"]] == ["0 of 2", "1 of 2"]
+    lines = list(_shards("filters", found))
+    assert lines == ["filters, version 2: 2 shards", "    0 of 2: not measured", "    1 of 2: not measured"]

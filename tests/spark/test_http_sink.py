@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from tests.spark import test_sink as by_file
 from tests.spark.http_node import phoenix
-from tests.spark.places import Served, at_node
+from tests.spark.places import Served, as_with_a_file, at_node
 from tests.spark.test_sink import counted, events_of, nothing_staged, refusal, stored, write
 from tests.spark.test_source import Stream, until
 from tocsin.security.tokens import TokenStore
@@ -45,13 +44,7 @@ def journal(tmp_path: Path, node: Served) -> Path:
     return tmp_path / "out.db"
 
 
-@pytest.mark.parametrize(
-    "test",
-    [*SHARED, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)],
-    ids=lambda each: each.__name__.removeprefix("test_"),
-)
-def test_as_with_a_file(test: Any, request: pytest.FixtureRequest) -> None:
-    test(**{name: request.getfixturevalue(name) for name in inspect.signature(test).parameters})
+test_as_with_a_file = as_with_a_file(SHARED, SLOW)
 
 
 def test_bad_rows_fail_the_write_and_store_nothing(spark: Any, node: Served, journal: Path) -> None:

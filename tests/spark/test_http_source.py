@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.spark import test_source as by_file
-from tests.spark.places import at_node
+from tests.spark.places import as_with_a_file, at_node
 from tests.spark.test_source import PLAIN, RANGES, Stream, batch, events_in, failure, simple
 from tocsin.clock import ManualClock
 from tocsin.journal.sqlite import SqliteJournal
@@ -53,13 +52,7 @@ def live(tmp_path: Path) -> Iterator[tuple[SqliteJournal, ManualClock, Path]]:
         yield node.journal, ManualClock(), tmp_path / "live.db"  # the clock is nobody's: the node's goes by itself
 
 
-@pytest.mark.parametrize(
-    "test",
-    [*SHARED, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)],
-    ids=lambda each: each.__name__.removeprefix("test_"),
-)
-def test_as_with_a_file(test: Any, request: pytest.FixtureRequest) -> None:
-    test(**{name: request.getfixturevalue(name) for name in inspect.signature(test).parameters})
+test_as_with_a_file = as_with_a_file(SHARED, SLOW)
 
 
 def test_ranges_are_those_of_a_file(spark: Any, rich: Path) -> None:

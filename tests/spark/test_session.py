@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import below, lives
 from tocsin.errors import SessionError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -253,23 +254,9 @@ def no_java(tmp_path: Path) -> str:
     return str(directory)
 
 
-def below(process: int) -> set[int]:
-    """Processes that come from one."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                parents[int(entry.name)] = int(parent)
-    found = {process}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {process}
-
-
 def program_of(process: int) -> str:
     with contextlib.suppress(OSError):
-        if (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+        if lives(process):
             return (Path("/proc") / str(process) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.processes import below
 from tests.spark import sink_program
 from tests.spark.http_node import Phoenix, phoenix
 from tests.spark.places import opened, url_of
@@ -368,19 +369,6 @@ def test_foreach_batch_may_number_its_writes(spark: Any, numbers: Any, tmp_path:
 
 
 # A driver that dies.
-
-
-def below(process: int) -> list[int]:
-    """All processes that come from one."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = {process}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return sorted(found - {process})
 
 
 @pytest.mark.crash

@@ -8,12 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
+from tests.processes import gone, marked
 from tocsin import SessionError
 
 pytest.importorskip("tocsin.spark", reason="PySpark is not installed; `make setup` installs it")
@@ -23,25 +23,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "TOCSIN_TEST_MARK"
-
-
-def marked(mark: str) -> list[str]:
-    """What runs with this mark in its environment: all that was started below a program, Pythons of executors too."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(f"{entry.name}: {(entry / 'cmdline').read_bytes()[:300]!r}")
-        except OSError:
-            continue
-    return found
-
-
-def gone(mark: str, seconds: float = 20) -> list[str]:
-    until = time.monotonic() + seconds
-    while (left := marked(mark)) and time.monotonic() < until:
-        time.sleep(0.1)
-    return left
 
 
 @pytest.mark.slow
@@ -63,7 +44,7 @@ def test_make_cluster_matches_and_detects_while_pythons_are_killed() -> None:
     assert "killed a Python" in done.stdout
     assert re.search(r"8,000 events, 4,000 filters: [1-9][\d,]* notices, [1-9][\d,]* composite events", done.stdout)
     assert "The cluster and one process agree." in done.stdout
-    assert gone(mark, 5) == []
+    assert gone(f"{MARK}={mark}", 5) == []
 
 
 @pytest.mark.slow
@@ -86,12 +67,12 @@ def test_a_cluster_ends_with_its_program_also_if_that_is_killed(tmp_path: Path) 
         )
         assert process.stdout is not None
         assert process.stdout.readline().startswith("spark://127.0.0.1:")
-        assert len(marked(mark)) >= 3  # the program, a master, a worker
+        assert len(marked(f"{MARK}={mark}")) >= 3  # the program, a master, a worker
         if how == "kill":
             process.send_signal(signal.SIGKILL)
         process.communicate("\n" if how == "end" else None, timeout=60)
         assert process.returncode == (0 if how == "end" else -signal.SIGKILL)
-        assert gone(mark) == []
+        assert gone(f"{MARK}={mark}") == []
         assert how == "kill" or not list(tmp_path.glob("tocsin-cluster-*"))
 
 

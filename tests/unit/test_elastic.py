@@ -368,6 +368,28 @@ def test_changes_and_splits_at_once(filters: FilterSet) -> None:
     assert filters.version == 1 + 12 + 40
 
 
+def test_threads_that_ask_at_once_for_the_newest_version(filters: FilterSet) -> None:
+    """None is told of one that is not there."""
+    ended, wrong = threading.Event(), []
+
+    def look() -> None:
+        own = FilterSet(filters.path)
+        while not ended.is_set():
+            version = own.version
+            if not Path(filters.path, f"{version:020d}.change").exists():
+                wrong.append(version)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(60):
+        filters.change(put={f"more {number}": f"x > {number}"})
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
 def exploded(serving: Serving, rows: pa.RecordBatch) -> pa.RecordBatch:
     """What the plan does before tasks: a copy for each shard."""
     counts = serving.copies(rows.column(VERSION)).to_pylist()

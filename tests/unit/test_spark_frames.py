@@ -20,6 +20,7 @@ from tocsin.journal import variants
 from tocsin.model import Event
 from tocsin.spark.frames import Frames
 from tocsin.spark.nested import json_values
+from tocsin.spark.sink import _Rows
 
 NOW = datetime(2026, 5, 6, 7, 8, 9, 10, UTC)
 MOMENT = pa.timestamp("us", "Asia/Kathmandu")  # whatever the session's zone, the instant counts
@@ -354,3 +355,13 @@ def test_large_texts_are_texts() -> None:
 def test_json_text_keeps_its_numbers() -> None:
     text = '{"big": 123456789012345678901234567890, "small": 1e-300, "whole": 9007199254740993}'
     assert rows(data=[text])[0].data == json.loads(text)
+
+
+@pytest.mark.parametrize(("type", "source"), [("pair", "tocsin:definitions"), ("tocsin.clock", "plant")])
+def test_what_only_a_node_writes_is_refused_on_every_way_in(type: str, source: str) -> None:
+    rows = pa.record_batch({"type": ["a", type], "source": ["plant", source]})
+    taken = iter(_Rows(iter([rows]), "id-", False))
+    assert next(taken).type == "a"
+    with pytest.raises(EventError, match="the node's own") as caught:
+        next(taken)
+    assert ("withColumn('source'" in str(caught.value.help)) is (type == "pair")

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
 
+from tests.processes import lives
 from tocsin.spark import watchdog
 
 # A driver starts a JVM, the JVM a worker; then the driver starts a watchdog as `session` does, and tells who they are.
@@ -37,16 +38,9 @@ time.sleep(600)
 """
 
 
-def alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def gone(processes: list[int], seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while any(map(alive, processes)):
+    while any(map(lives, processes)):
         if time.monotonic() > until:
             return False
         time.sleep(0.02)
@@ -64,10 +58,10 @@ def family(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[st
     assert driver.stdout is not None
     processes = [int(word) for word in driver.stdout.readline().split()]
     assert len(processes) == 3
-    assert all(map(alive, processes))
+    assert all(map(lives, processes))
     yield driver, processes
     for process in (driver.pid, *processes):
-        if alive(process):
+        if lives(process):
             os.kill(process, signal.SIGKILL)
     driver.communicate()
 
@@ -104,5 +98,5 @@ def test_a_watchdog_ends_with_its_jvm(family: tuple[subprocess.Popen[str], list[
     os.kill(jvm, signal.SIGKILL)
     # A zombie of the driver's by now; that is enough.
     assert gone([watching], 10)
-    assert alive(worker), "the driver lives: what its JVM left behind is the driver's to decide on"
+    assert lives(worker), "the driver lives: what its JVM left behind is the driver's to decide on"
     assert driver.poll() is None

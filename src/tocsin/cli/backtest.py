@@ -25,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         epilog=examples(
             "tocsin backtest \"SEQ([type = 'door.open'], [type = 'motion']) WITHIN 2 MINUTES BY door\" --since 30d",
+            "tocsin backtest break_in --since 30d",
             'tocsin backtest "value > 9" --url file:plant.db --since 2026-01-01T00:00:00Z --png high.png',
             "tocsin backtest \"PLUS([type = 'machine.value'], 30 SECONDS) BY machine\" --url lake --json",
         )
@@ -34,7 +35,10 @@ def register(app: typer.Typer) -> None:
 def backtest(
     context: typer.Context,
     text: Annotated[
-        str, typer.Argument(help="A filter, or a composite event; see docs/COMPOSITE.md.", show_default=False)
+        str,
+        typer.Argument(
+            help="A filter, a composite event (see docs/COMPOSITE.md), or the name of a definition.", show_default=False
+        ),
     ],
     url: Url = "",
     token: Token = "",
@@ -45,6 +49,7 @@ def backtest(
     parameter_context: Annotated[
         str, typer.Option("--context", help="Which occurrences go together: recent, chronicle, continuous, cumulative.")
     ] = "recent",
+    semantics: Annotated[str, typer.Option(help="detection, or interval.")] = "detection",
     shown: Annotated[int, typer.Option("--examples", min=0, max=100, metavar="N", help="How many examples.")] = 3,
     png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plot as a picture, too.")] = None,
     master: Annotated[str, typer.Option(metavar="M", help="Where Spark runs.")] = "local[*]",
@@ -56,7 +61,8 @@ def backtest(
     """
     try:
         from tocsin import spark as ts
-        from tocsin.spark.backtest import answered, asked
+        from tocsin.spark.backtest import answered
+        from tocsin.spark.questions import asked
         from tocsin.spark.reporting import check_png
     except ImportError as error:
         raise TocsinError(f"Spark is not installed: {error}", help="pip install 'tocsin[spark]'") from None
@@ -64,7 +70,8 @@ def backtest(
         check_png(png)
     place = _place(url)
     with reached(place_of(url)):
-        question = asked(place, text, since=since, until=until, context=parameter_context, **options_of(token))
+        given = {"since": since, "until": until, "context": parameter_context, "semantics": semantics}
+        question = asked(place, text, **(given | options_of(token)))
     with progress("starting Spark"):
         session = ts.session(master, app="tocsin backtest")
     try:

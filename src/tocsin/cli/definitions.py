@@ -20,13 +20,10 @@ from tocsin.composite.detector import Detector
 from tocsin.composite.language import parse
 from tocsin.journal import bounds
 from tocsin.journal.contract import Journal
-from tocsin.node.definitions import DefinitionInfo, explain_stored, stored
-from tocsin.node.watcher import Stored, stored_detector, stored_placements
+from tocsin.node.definitions import PLACES, DefinitionInfo, explain_stored, stored
+from tocsin.node.watcher import Stored, stored_definitions
 
 __all__ = ["define", "definitions", "explain", "graph", "register", "undefine"]
-
-
-_PLACES = {"node": "the node", "spark": "Spark"}
 
 
 class Drawing(StrEnum):
@@ -137,7 +134,7 @@ def explain(
         found = ask(place, lambda bus: bus.explain(id), token=token)
     else:
         with reader_of(place) as reader:
-            found = explain_stored(cast(Journal, reader), stored_placements(reader).whole, id)
+            found = explain_stored(cast(Journal, reader), stored_definitions(reader)[0].whole, id)
     show(msgspec.to_builtins(found), [str(found)], wants_json(context, as_json))
 
 
@@ -172,7 +169,8 @@ def _again(found: Iterable[DefinitionInfo]) -> Detector:
 
 def _stored(reader: Stored) -> Detector:
     """The node's detector with what it has open; if some run elsewhere, all definitions, and nothing of that."""
-    whole, here = stored_placements(reader).whole, stored_detector(reader)
+    placements, here = stored_definitions(reader)
+    whole = placements.whole
     return here if here is not None and len(here.definitions()) == len(whole.definitions()) else whole
 
 
@@ -187,7 +185,7 @@ def _lines(found: Iterable[DefinitionInfo]) -> Iterator[str]:
         counts += [f"{each.expired:,} too late"] if each.expired else []
         counts += [f"{each.dropped:,} given up, too many were open"] if each.dropped else []
         way = each.context if each.semantics == "detection" else f"{each.context}, {each.semantics}"
-        yield f"{each.name}  ({way}; on {_PLACES[each.placement]}, from offset {each.since:,})"
+        yield f"{each.name}  ({way}; on {PLACES[each.placement]}, from offset {each.since:,})"
         yield f"    {each.text}"
         yield f"    {', '.join(counts)}"
         if each.halted is not None:

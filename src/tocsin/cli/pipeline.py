@@ -10,7 +10,8 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -35,14 +36,34 @@ _STATES = {
 }
 
 
-@app.command(epilog=examples("tocsin pipeline status", "tocsin pipeline status --json | jq .lag"))
-def status(context: typer.Context, url: Url = "", token: Token = "", as_json: AsJson = False) -> int:
-    """Show how the Spark pipeline is: how far behind, how long a batch takes, and what went wrong last."""
+@app.command(
+    epilog=examples(
+        "tocsin pipeline status", "tocsin pipeline status --json | jq .lag", "tocsin pipeline status --filters filters"
+    )
+)
+def status(
+    context: typer.Context,
+    url: Url = "",
+    token: Token = "",
+    filters: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="Also show how this live filter set is divided.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show how the Spark pipeline is: how far behind, how long a batch takes, and what went wrong last.
+
+    With --filters also the shards of a live filter set: how busy each is, and when they were split or merged.
+    """
     place = place_of(url)
     if not is_remote(place):
         raise typer.BadParameter("a pipeline belongs to a node that is up; name it: ws://host:8420", param_hint="--url")
     found = _asked(place, token)
-    show(found, list(_lines(found)), wants_json(context, as_json))
+    lines = list(_lines(found))
+    if filters:
+        divided = {str(path): _divided(path) for path in filters}
+        found["filters"] = divided
+        lines += [line for path, each in divided.items() for line in _shards(path, each)]
+    show(found, lines, wants_json(context, as_json))
     return 1 if found["state"] in ("waiting", "unfit") else 0
 
 
@@ -93,3 +114,28 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"    {trouble['at']}: {trouble['message']}"
         if trouble["help"]:
             yield f"        help: {trouble['help']}"
+
+
+def _divided(path: Path) -> dict[str, Any]:
+    """How a live filter set is divided, and what its elastic query has done."""
+    try:
+        from tocsin.spark import elastic
+    except ImportError as error:
+        raise TocsinError(f"Spark is not installed: {error}", help="pip install 'tocsin[spark]'") from None
+    value: dict[str, Any] = msgspec.to_builtins(elastic.status(str(path)))
+    return value
+
+
+def _shards(path: str, found: dict[str, Any]) -> Iterator[str]:
+    shards, changes = found["shards"], found["changes"]
+    yield f"{path}, version {found['version']:,}: {len(shards):,} shards"
+    for shard in shards:
+        known = shard["filters"] is not None
+        seconds = ", ".join(f"{each:.3f}" for each in shard["seconds"])
+        yield f"    {shard['name']}: " + (
+            f"{shard['filters']:,} filters, busy for {seconds} s" if known else "not measured"
+        )
+    if found["policy"] is not None:
+        yield f"    split {found['splits']:,} times, merged {found['merges']:,} times since the query began"
+    if changes:
+        yield f"    last change: {changes[-1]['what']}, {changes[-1]['time']}"

@@ -8,16 +8,15 @@ those who are let in, if there are any.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tocsin import client
+from tocsin.cli.logs import LogFormat, log_to_stderr
 from tocsin.cli.output import AsJson, examples, show, wants_json
 from tocsin.cli.places import NODE
 from tocsin.errors import JournalLockedError, NetworkError, TocsinError
@@ -68,11 +67,32 @@ def up(
             envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="What lets executors in, if there are tokens."
         ),
     ] = "",
+    advertise: Annotated[
+        str,
+        typer.Option(
+            envvar="TOCSIN_ADVERTISE",
+            metavar="URL",
+            show_default=False,
+            help="Where executors on other machines reach this node, as https://host:8420.",
+        ),
+    ] = "",
+    ca: Annotated[
+        str,
+        typer.Option(
+            envvar="TOCSIN_CA",
+            metavar="FILE",
+            show_default=False,
+            help="Certificates that executors trust, where they are.",
+        ),
+    ] = "",
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="A certificate (PEM): listen with TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key (PEM).")] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen off this machine also without TLS or tokens.")
     ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="TOCSIN_LOG_FORMAT", help="How lines of the log on stderr look.")
+    ] = LogFormat.TEXT,
     as_json: AsJson = False,
 ) -> int:
     """Run a node and its Spark pipeline until Ctrl-C.
@@ -83,6 +103,8 @@ def up(
     """
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("a certificate and its key belong together", param_hint="--tls-cert, --tls-key")
+    if advertise and not advertise.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"{advertise} is no url; write https://host:8420", param_hint="--advertise")
     is_json = wants_json(context, as_json)
     journal = data / JOURNAL
     tls = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
@@ -90,11 +112,12 @@ def up(
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise typer.BadParameter(f"{data} is a file; name a directory", param_hint="--data") from None
-    _log_to_stderr()
+    log_to_stderr(log_format)
     try:
         from tocsin.net.process import as_process
         from tocsin.net.server import run
         from tocsin.net.supervisor import Pipeline
+        from tocsin.web import page
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tocsin"):
             raise  # not an extra that is missing, but a defect
@@ -107,7 +130,8 @@ def up(
     try:
         opening = client.connect(f"file:{journal}", name="node")
         place = data.resolve()
-        pipeline = Pipeline(str(place / JOURNAL), str(place / SPARK), master, str(place / LAKE), token or None)
+        kept = (str(place / JOURNAL), str(place / SPARK), master, str(place / LAKE))
+        pipeline = Pipeline(*kept, token or None, advertise or None, ca or None)
         as_process(
             run(
                 opening,
@@ -117,6 +141,7 @@ def up(
                 tokens=data / TOKENS,
                 insecure=insecure,
                 pipeline=None if no_spark else pipeline,
+                page=page(),
                 ready=ready,
             )
         )
@@ -136,14 +161,7 @@ def _lines(url: str, host: str, journal: Path, head: int) -> list[str]:
     where = "" if url == NODE else f" --url {reached}"
     return [
         f"Tocsin listens at {url}; its journal is {journal} ({head:,} events so far). Ctrl-C ends it.",
+        f"Its page for people:     {reached.replace('ws', 'http', 1)}/",
         f"""In another terminal:     tocsin sub "value > 9" --past 10{where}""",
         f"""and in a third:          tocsin pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
     ]
-
-
-def _log_to_stderr() -> None:
-    """Warnings and errors, one line each."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)

@@ -7,6 +7,9 @@ ever. It is blake2b over MessagePack of
 
 What a definition contributes to it is hashed once. The event is a copy of a checked one, with fields that need no
 check: they come out of events that were checked themselves. It is as secret as the most secret of its parts.
+
+Who stores many of them in columns takes `Derived`: the same events, with key and payload as the JSON that a journal has
+of them, and no object for each.
 """
 
 from __future__ import annotations
@@ -22,48 +25,145 @@ from tocsin.clock import as_datetime
 from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, shown
 from tocsin.composite.leaves import SOURCE
-from tocsin.composite.occurrence import Occurrence, Part
+from tocsin.composite.occurrence import Occurrence
 from tocsin.model import CLASSIFICATION, Event, time_text
 
-__all__ = ["deriver"]
+__all__ = ["Derived", "Deriver", "begun", "deriver"]
 
 _encode = msgspec.msgpack.Encoder().encode
+_write = msgspec.json.Encoder().encode
 _FIVE = b"\x95"  # MessagePack: an array of five begins
+_NAMES = tuple(f"e{place}" for place in range(10))
+"""What parts without a name are called, by their place."""
+_TEXTS = 50_000
+"""Keys of which the JSON is kept, for each list of fields."""
+
+
+class _Part(msgspec.Struct, gc=False):
+    name: str
+    offset: int
+    id: str
+    source: str
+
+
+class _Tick(msgspec.Struct, gc=False):
+    name: str
+    time: str
+
+
+class _Data(msgspec.Struct, gc=False):
+    parts: list[_Part | _Tick]
+    key: msgspec.Raw
+
+
+class Derived:
+    """Derived events in columns, in the order they were found."""
+
+    __slots__ = ("data", "ids", "keys", "levels", "times", "types")
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.ids: list[str] = []
+        self.types: list[str] = []
+        self.times: list[int] = []
+        """Microseconds."""
+        self.keys: list[bytes | None] = []
+        """JSON of fields and values; None: without BY."""
+        self.levels: list[int] = []
+        """Places in `model.CLASSIFICATION`."""
+        self.data: list[bytes] = []
+        """JSON of the payload."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.ids)
 
 
 def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
     """A function that makes the events of a definition."""
-    by = definition.by
+    return Deriver(definition, {}).event
+
+
+def begun(definition: Definition) -> Any:
+    """The hash of a derived id up to what the definition contributes; the MessagePack of the other four goes on."""
     semantics = () if definition.semantics == "detection" else (definition.semantics,)
     named = _encode((definition.name, definition.text, definition.context, *semantics))
-    begun = hashlib.blake2b(_FIVE + named, digest_size=16)
-    copy: Callable[[], Event] = Event(definition.name, SOURCE, id="blank").__copy__  # type: ignore[attr-defined]
+    return hashlib.blake2b(_FIVE + named, digest_size=16)
 
-    def derive(key: Key, occurrence: Occurrence) -> Event:
-        primitive, ticks, parts, level = [], [], [], 0
-        for place, part in enumerate(occurrence.parts, 1):
-            if part.offset is None:
-                ticks.append(part.time)
-                parts.append(_tick(place, part))
-            else:
-                primitive.append((part.source, part.id))
-                name = part.name or f"e{place}"
-                parts.append({"name": name, "offset": part.offset, "id": part.id, "source": part.source})
-                if part.level > level:
-                    level = part.level
-        made = begun.copy()
-        made.update(_encode((key, primitive, ticks, occurrence.instants))[1:])  # without the beginning of four
-        event = copy()
-        force_setattr(event, "id", made.hexdigest())
+
+class Deriver:
+    """Makes the events of a definition."""
+
+    def __init__(self, definition: Definition, texts: dict[Key, msgspec.Raw]) -> None:
+        """Prepare what is the same for all.
+
+        Args:
+            definition: whose events are made.
+            texts: what is known of keys as JSON; definitions that go BY the same fields may share it.
+        """
+        self.name, self._by, self._texts = definition.name, definition.by, texts
+        self._begun = begun(definition)
+        self._copy: Callable[[], Event] = Event(definition.name, SOURCE, id="blank").__copy__  # type: ignore[attr-defined]
+
+    def event(self, key: Key, occurrence: Occurrence) -> Event:
+        """A detection as an event."""
+        name, parts, level = self._told(key, occurrence, _part, _tick)
+        event = self._copy()
+        force_setattr(event, "id", name)
         force_setattr(event, "time", as_datetime(occurrence.last))
-        force_setattr(event, "data", {"parts": parts, "key": shown(by, key)})
+        force_setattr(event, "data", {"parts": parts, "key": shown(self._by, key)})
         force_setattr(event, "attributes", {})
         if level:
             force_setattr(event, "classification", CLASSIFICATION[level])
         return event
 
-    return derive
+    def add(self, derived: Derived, key: Key, occurrence: Occurrence, seen: set[str] | None) -> bool:
+        """Put a detection into columns, unless `seen` has its id, which is then noted; was it put there?"""
+        name, parts, level = self._told(key, occurrence, _Part, _Tick)
+        if seen is not None:
+            if name in seen:
+                return False
+            seen.add(name)
+        text = self._texts.get(key)
+        if text is None:
+            if len(self._texts) >= _TEXTS:
+                self._texts.clear()
+            text = self._texts[key] = msgspec.Raw(_write(shown(self._by, key)))
+        derived.ids.append(name)
+        derived.types.append(self.name)
+        derived.times.append(occurrence.last)
+        derived.keys.append(bytes(text) if key else None)
+        derived.levels.append(level)
+        derived.data.append(_write(_Data(parts, text)))
+        return True
+
+    def _told(
+        self, key: Key, occurrence: Occurrence, part_of: Callable[..., Any], tick_of: Callable[..., Any]
+    ) -> tuple[str, list[Any], int]:
+        """The id, what is told of the parts, and how secret it is."""
+        primitive, ticks, parts, level, place = [], [], [], 0, 0
+        for part in occurrence.parts:
+            place += 1
+            name, offset = part.name, part.offset
+            if offset is None:
+                ticks.append(part.time)
+                parts.append(tick_of(name or f"t{place}", time_text(as_datetime(part.time))))
+                continue
+            each, source = part.id, part.source
+            primitive.append((source, each))
+            if name is None:
+                name = _NAMES[place] if place < len(_NAMES) else f"e{place}"
+            parts.append(part_of(name, offset, each, source))
+            if part.level > level:
+                level = part.level
+        made = self._begun.copy()
+        made.update(_encode((key, primitive, ticks, occurrence.instants))[1:])  # without the beginning of four
+        return made.hexdigest(), parts, level
 
 
-def _tick(place: int, part: Part) -> dict[str, Any]:
-    return {"name": part.name or f"t{place}", "time": time_text(as_datetime(part.time))}
+def _part(name: str, offset: int, id: str, source: str) -> dict[str, Any]:
+    return {"name": name, "offset": offset, "id": id, "source": source}
+
+
+def _tick(name: str, time: str) -> dict[str, Any]:
+    return {"name": name, "time": time}

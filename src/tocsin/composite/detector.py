@@ -10,7 +10,7 @@ Not promised: anything about events that come again. What has an offset at or be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,14 +20,17 @@ import msgspec
 from tocsin.clock import as_micros
 from tocsin.composite.builder import Pattern, text_of
 from tocsin.composite.catalog import REHEARSAL, Catalog
-from tocsin.composite.deriving import deriver
+from tocsin.composite.deriving import Derived, Deriver
 from tocsin.composite.drawing import Figures, draw
 from tocsin.composite.engine import Detection, Engine
 from tocsin.composite.explain import Explanation, explain
-from tocsin.composite.expression import Definition, leaves
+from tocsin.composite.expression import Definition, leaves, same
+from tocsin.composite.feeding import feed_rows
 from tocsin.composite.graph import Graph, LeafNode, OperationNode
+from tocsin.composite.keys import Key
 from tocsin.composite.language import parse
 from tocsin.composite.leaves import CLOCK, SOURCE
+from tocsin.composite.rows import Rows
 from tocsin.composite.state import State
 from tocsin.composite.waiting import Waiting, waiting
 from tocsin.errors import DefinitionError, EventError
@@ -43,6 +46,8 @@ class _Stored(msgspec.Struct, array_like=True):
     definitions: list[tuple[str, str, str, str, int | None, int]]
     max_open: int
     state: bytes
+    apart: dict[str, frozenset[str]] = {}
+    """Of those definitions that have something apart."""
 
 
 class Detector:
@@ -89,7 +94,7 @@ class Detector:
         definition = self._parsed(name, text, context, semantics, max_open)
         try:
             if replace and name in catalog.definitions:
-                changed = catalog.replaced(definition, is_open, apart=apart)
+                changed = catalog.changed([definition], (), is_open, apart=apart)
             else:
                 changed = catalog.added(definition, is_open, apart=apart)
         except DefinitionError as error:
@@ -102,14 +107,51 @@ class Detector:
         self._change(changed)
         self._state.counts.detected.pop(name, None)
         if rehearsed is not None:
-            there = rehearsed._catalog.own_nodes(rehearsed._catalog.definitions[name])
-            for mine, theirs in zip(changed.own_nodes(changed.definitions[name]), there, strict=True):
-                self._state.cells[mine] = rehearsed._state.cells.get(theirs, {})
-        if any(leaf.at is not None for leaf in leaves(definition.expression)):
-            known = max(self._state.time, now or 0)
-            if known:
-                self._ready().begin(known + 1)
+            there = rehearsed._catalog.nodes_of(rehearsed._catalog.definitions[name])
+            for each, nodes in changed.nodes_of(changed.definitions[name]).items():
+                for mine, theirs in zip(nodes, there[each], strict=True):
+                    self._state.cells[mine] = rehearsed._state.cells.get(theirs, {})
+        self._begin_times([definition], {name: now or 0})
         return changed.definitions[name]
+
+    def become(
+        self,
+        wanted: Iterable[Definition],
+        anew: Collection[str] = (),
+        now: Mapping[str, int] | None = None,
+    ) -> None:
+        """Have these definitions and no others; what stays goes on with what it has half detected.
+
+        Args:
+            wanted: in any order; their generations do not matter.
+            anew: names of those that begin now, also if they were there.
+            now: for those that begin, as in `define`.
+
+        Raises:
+            DefinitionError: they do not fit each other; nothing has changed then.
+        """
+        asked, known = {each.name: each for each in wanted}, self._catalog.definitions
+        begun = {name for name, each in asked.items() if name in anew or not same(known.get(name), each)}
+        gone = known.keys() - asked.keys()
+        if not begun and not gone:
+            return
+        whole = Catalog(asked)
+        order: dict[str, Definition] = {}
+        for name in asked:
+            order |= {each.name: each for each in whole.family(asked[name]) if each.name not in order}
+        fresh = [each for each in order.values() if each.name in begun]
+        self._change(self._catalog.changed(fresh, gone, self._is_open()), is_less=True)
+        for name in begun:
+            self._state.counts.detected.pop(name, None)
+        self._begin_times(fresh, now or {})
+
+    def _begin_times(self, fresh: Iterable[Definition], now: Mapping[str, int]) -> None:
+        """Absolute times that are new count from when their definitions begin."""
+        timed = [each for each in fresh if any(leaf.at is not None for leaf in leaves(each.expression))]
+        for each in sorted(timed, key=lambda each: now.get(each.name, 0)):
+            known = max(self._state.time, now.get(each.name, 0))
+            if known:
+                self._ready().begin(known + 1, {leaf.at for leaf in leaves(each.expression) if leaf.at is not None})
 
     def undefine(self, name: str) -> None:
         """Remove a definition, and what it alone has half detected.
@@ -137,9 +179,10 @@ class Detector:
             DefinitionError: as `define`.
         """
         definition = self._parsed(name, text_of(text), context, semantics, max_open)
-        definition = msgspec.structs.replace(definition, generation=REHEARSAL)
         others = {other: each for other, each in self._catalog.definitions.items() if other != name}
         family = Catalog(others).family(definition)
+        apart = frozenset(each.name for each in family[:-1])
+        family[-1] = msgspec.structs.replace(definition, generation=REHEARSAL, apart=apart)
         detector = Detector(max_open=self._max_open)
         detector._change(Catalog({each.name: each for each in family}))
         return detector
@@ -185,8 +228,8 @@ class Detector:
     def _is_open(self) -> set[str]:
         return {identity for identity, cells in self._state.cells.items() if cells}
 
-    def _change(self, catalog: Catalog) -> None:
-        if len(catalog.definitions) <= len(self._catalog.definitions):  # something may have gone
+    def _change(self, catalog: Catalog, *, is_less: bool = False) -> None:
+        if is_less or len(catalog.definitions) <= len(self._catalog.definitions):  # something may have gone
             kept = {node.identity for node in catalog.graph.nodes}
             self._state.cells = {identity: cells for identity, cells in self._state.cells.items() if identity in kept}
             self._state.counts.keep(kept, catalog.definitions)
@@ -196,7 +239,8 @@ class Detector:
         if self._engine is None:
             graph = self._catalog.graph
             self._engine = Engine(graph, self._state, self._max_open)
-            self._derivers = [deriver(definition) for definition in graph.definitions]
+            texts: dict[tuple[str, ...], dict[Key, msgspec.Raw]] = {}
+            self._derivers = [Deriver(each, texts.setdefault(each.by, {})) for each in graph.definitions]
         return self._engine
 
     # -- detecting
@@ -211,6 +255,10 @@ class Detector:
         self._ready().feed(events, partial(self._tell, found))
         return found
 
+    def pass_rows(self, instant: int, derived: Derived, emits: Collection[str]) -> None:
+        """Let time pass up to an instant (microseconds), as `advance` does, and tell as `feed_rows` does."""
+        self._ready().advance(instant, self._adding(derived, emits))
+
     def advance(self, time: datetime | str | int) -> list[Event]:
         """Let time pass (a datetime, ISO text, or microseconds): fire every timer due at or before it.
 
@@ -222,20 +270,43 @@ class Detector:
         self._ready().advance(instant, partial(self._tell, found))
         return found
 
-    def reach(self, offset: int, instant: int) -> list[Event]:
+    def reach(self, offset: int, instant: int, derived: Derived, emits: Collection[str]) -> None:
         """Take an event that no leaf sees, of which only offset and journal time (microseconds) are known.
 
-        Who leaves such events out must say at the end how far that was: timers due before then fire.
+        Who leaves such events out must say at the end how far that was: timers due before then fire. What they detect
+        is told as by `feed_rows`.
         """
-        found: list[Event] = []
-        self._ready().reach(offset, instant, partial(self._tell, found))
-        return found
+        self._ready().reach(offset, instant, self._adding(derived, emits))
+
+    def feed_rows(self, rows: Rows, derived: Derived, emits: Collection[str]) -> None:
+        """Take events in columns, in order, as `feed_batch` takes them.
+
+        Args:
+            rows: the events.
+            derived: gets what was detected up to the last one, in order.
+            emits: definitions of which something is to be told; what others detect is not even counted.
+        """
+        feed_rows(self._ready(), rows, self._adding(derived, emits))
+
+    def _adding(self, derived: Derived, emits: Collection[str]) -> Callable[[list[Detection]], None]:
+        """`_tell` for columns."""
+        derivers = [deriver if deriver.name in emits else None for deriver in self._derivers]
+        detected = self._state.counts.detected
+
+        def tell(detections: list[Detection]) -> None:
+            seen: set[str] | None = set() if len(detections) > 1 else None
+            for each in detections:
+                deriver = derivers[each.definition]
+                if deriver is not None and deriver.add(derived, each.key, each.occurrence, seen):
+                    detected[deriver.name] = detected.get(deriver.name, 0) + 1
+
+        return tell
 
     def _tell(self, found: list[Event], detections: list[Detection]) -> None:
         """Derive events from what was detected at one instant: one for each id."""
         events: dict[str, Event] = {}
         for each in detections:
-            event = self._derivers[each.definition](each.key, each.occurrence)
+            event = self._derivers[each.definition].event(each.key, each.occurrence)
             events.setdefault(event.id, event)
         detected = self._state.counts.detected
         for event in events.values():
@@ -271,14 +342,15 @@ class Detector:
         Raises:
             DefinitionError: there is no such format or definition.
         """
-        counts, found = self._state.counts, {}
-        for number, node in enumerate(self.graph.nodes if figures else ()):
-            if isinstance(node, OperationNode):
-                windows = [window for cell in self._state.cells.get(node.identity, {}).values() for window in cell]
-                held = sum(len(window.openers) + len(window.middles) for window in windows)
-                identity = node.identity
-                found[number] = Figures(held, counts.expired.get(identity, 0), counts.dropped.get(identity, 0))
-        return draw(self.graph, format, definitions, found)
+        return draw(self.graph, format, definitions, self.figures() if figures else None)
+
+    def figures(self) -> dict[int, Figures]:
+        """What each operation of the graph holds now, and has given up; by number of its node."""
+        counts = self._state.counts
+        return {
+            number: Figures(held, counts.expired.get(identity, 0), counts.dropped.get(identity, 0))
+            for number, (identity, held) in self._ready().held().items()
+        }
 
     # -- where it is
 
@@ -306,6 +378,15 @@ class Detector:
         """Let absolute times that are new count from an instant on (microseconds), and not from the first event."""
         self._ready().begin(instant)
 
+    def miss(self, keyless: int) -> None:
+        """Count matches of events without a key, which somebody left out (as `Counts.keyless`)."""
+        self._state.counts.keyless += keyless
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """How many matches had no key, and how many events came again: see `Counts`."""
+        return self._state.counts.keyless, self._state.counts.repeated
+
     def skip(self, offset: int) -> None:
         """Go on after an offset: what is missing up to there will not come."""
         self._state.fed = max(self._state.fed, offset)
@@ -319,6 +400,8 @@ class Detector:
             stored.definitions.append(
                 (each.name, each.text, each.context, each.semantics, each.max_open, each.generation)
             )
+            if each.apart:
+                stored.apart[each.name] = each.apart
         return msgspec.msgpack.encode(stored)
 
     @classmethod
@@ -334,7 +417,9 @@ class Detector:
             raise DefinitionError(f"this is no snapshot ({error})", help="restore what snapshot() gave") from None
         detector = cls(max_open=found.max_open)
         definitions = [
-            msgspec.structs.replace(parse(*each), max_open=max_open, generation=generation)
+            msgspec.structs.replace(
+                parse(*each), max_open=max_open, generation=generation, apart=found.apart.get(each[0], frozenset())
+            )
             for *each, max_open, generation in found.definitions
         ]
         detector._catalog = Catalog({each.name: each for each in definitions})

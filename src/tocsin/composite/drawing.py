@@ -2,9 +2,13 @@
 
     text   definitions with what they are made of; a node that is used twice has a number, and is drawn once
     dot    one node and one edge for each of the graph's, and one for each definition
-    svg    the same, laid out by `layers`; self-contained, light or dark as the reader's page is
+    svg    the same, laid out by `layers`; one file, light or dark as the reader's screen is
 
 With `figures` every operation also says what it holds. Drawing changes nothing.
+
+Inside a page the SVG takes the page's colour and the page's style: all it has itself are attributes, which any rule of
+a style sheet overrides, in `currentColor`. Classes: `tocsin-graph`; `node` with `leaf`, `operation` or `definition`,
+and `waits` where something is open; `edge`, `role`, `first`, `page`.
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ class _Box(NamedTuple):
     """`leaf`, `operation` or `definition`."""
     lines: tuple[str, ...]
     title: str
+    waits: bool = False
+    """Does it hold something?"""
 
 
 class _Edge(NamedTuple):
@@ -146,7 +152,7 @@ class _Tree:
         """The definition as which a node is a constituent of another; empty: it is no definition there."""
         node = self._graph.nodes[part]
         named = any(link.to == number and link.key is not None for link in node.links)
-        return self._graph.definitions[node.outputs[0]].name if named else ""
+        return self._graph.definitions[self._graph.named[part]].name if named else ""
 
 
 # -- boxes and edges
@@ -160,8 +166,9 @@ def _picture(graph: Graph, chosen: Sequence[int], figures: Mapping[int, Figures]
         node = graph.nodes[number]
         title = node_text(node) + _by(owners[number].by)
         if isinstance(node, OperationNode):
-            facts = _facts(node, len(made_of[number]), figures.get(number))
-            boxes.append(_Box(f"n{number}", "operation", tuple(facts), title))
+            held = figures.get(number)
+            facts = _facts(node, len(made_of[number]), held)
+            boxes.append(_Box(f"n{number}", "operation", tuple(facts), title, held is not None and held.open > 0))
         else:
             boxes.append(_Box(f"n{number}", "leaf", tuple(wrapped(node_text(node), _WIDEST)), title))
         for link in node.links:
@@ -201,20 +208,22 @@ def _in_quotes(text: str) -> str:
 # -- SVG
 
 _STYLE = """
-.tocsin-graph { color: #1f2328; font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
-.tocsin-graph .page { fill: #ffffff; }
-.tocsin-graph text { fill: currentColor; }
-.tocsin-graph .node rect { fill: currentColor; fill-opacity: .05; stroke: currentColor; stroke-opacity: .45; }
-.tocsin-graph .leaf rect { fill: #2f81f7; fill-opacity: .12; stroke: #2f81f7; stroke-opacity: .8; }
-.tocsin-graph .definition rect { fill: #2da44e; fill-opacity: .16; stroke: #2da44e; stroke-opacity: 1; }
-.tocsin-graph .first { font-weight: bold; }
-.tocsin-graph .edge { fill: none; stroke: currentColor; stroke-opacity: .5; }
-.tocsin-graph .role { font-size: 10px; opacity: .75; }
+svg.tocsin-graph:root { color: #1f2328; }
+svg.tocsin-graph:root .page { fill: #ffffff; }
+svg.tocsin-graph:root .leaf rect { fill: #2f81f7; stroke: #2f81f7; stroke-dasharray: none; }
+svg.tocsin-graph:root .definition rect { fill: #2da44e; stroke: #2da44e; }
 @media (prefers-color-scheme: dark) {
-  .tocsin-graph { color: #e6edf3; }
-  .tocsin-graph .page { fill: #0d1117; }
+  svg.tocsin-graph:root { color: #e6edf3; }
+  svg.tocsin-graph:root .page { fill: #0d1117; }
 }
 """
+"""For a file by itself: in a page `:root` is another."""
+_FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
+_OUTLINE = {
+    "leaf": 'fill-opacity=".1" stroke-opacity=".8" stroke-dasharray="5 2"',
+    "operation": 'fill-opacity=".05" stroke-opacity=".45"',
+    "definition": 'fill-opacity=".14" stroke-width="2"',
+}
 
 
 def _svg(boxes: Sequence[_Box], edges: Sequence[_Edge]) -> str:
@@ -224,9 +233,9 @@ def _svg(boxes: Sequence[_Box], edges: Sequence[_Edge]) -> str:
     width, height = placed.width, placed.height
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="tocsin-graph" role="img" width="{width:.0f}" '
-        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
+        f'height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" font-family="{_FONT}" font-size="12">',
         f"<title>Event graph</title><style>{_STYLE}</style>",
-        f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>',
+        f'<rect class="page" width="{width:.0f}" height="{height:.0f}" fill="none"/>',
     ]
     out += _curves(placed, edges)
     for box in boxes:
@@ -241,12 +250,17 @@ def _size(box: _Box, inputs: int) -> Size:
 
 def _node(box: _Box, placed: Placed, size: Size) -> Iterator[str]:
     x, y = placed.corners[box.name]
-    yield f'<g class="node {box.kind}"><title>{_escaped(box.title)}</title>'
-    yield f'<rect x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="5"/>'
+    waits = " waits" if box.waits else ""
+    yield f'<g class="node {box.kind}{waits}"><title>{_escaped(box.title)}</title>'
+    yield (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="5" '
+        f'fill="currentColor" stroke="currentColor" {_OUTLINE[box.kind]}/>'
+    )
     top = y + (size.height - len(box.lines) * LINE) / 2 + LINE * 0.75
     for number, line in enumerate(box.lines):
-        first = ' class="first"' if number == 0 and box.kind != "leaf" else ""
-        yield f'<text{first} x="{x + PADDING:.1f}" y="{top + number * LINE:.1f}">{_escaped(line)}</text>'
+        first = ' class="first" font-weight="bold"' if number == 0 and box.kind != "leaf" else ""
+        place = f'x="{x + PADDING:.1f}" y="{top + number * LINE:.1f}"'
+        yield f'<text{first} {place} fill="currentColor">{_escaped(line)}</text>'
     yield "</g>"
 
 
@@ -257,10 +271,13 @@ def _curves(placed: Placed, edges: Sequence[_Edge]) -> Iterator[str]:
             middle = (x0 + x1) / 2
             curve = f"C{middle:.1f} {y0:.1f} {middle:.1f} {y1:.1f}" if y0 != y1 else "L"
             path += f" {curve} {x1:.1f} {y1:.1f}"
-        yield f'<path class="edge" d="{path}"/>'
+        yield f'<path class="edge" d="{path}" fill="none" stroke="currentColor" stroke-opacity=".5"/>'
         if edge.label:
             x, y = points[-1]
-            yield f'<text class="role" text-anchor="end" x="{x - 5:.1f}" y="{y - 4:.1f}">{_escaped(edge.label)}</text>'
+            place = (
+                f'text-anchor="end" x="{x - 5:.1f}" y="{y - 4:.1f}" font-size="10" fill="currentColor" opacity=".75"'
+            )
+            yield f'<text class="role" {place}>{_escaped(edge.label)}</text>'
 
 
 def _escaped(text: str) -> str:

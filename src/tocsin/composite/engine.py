@@ -15,14 +15,13 @@ Not thread-safe; one engine feeds one state. Who feeds it from an iterator must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tocsin.clock import as_datetime
-from tocsin.composite.agenda import Agenda
+from tocsin.composite.agenda import NOW, Agenda
 from tocsin.composite.graph import Graph, LeafNode, Link, OperationNode, TimeNode
 from tocsin.composite.keys import Key, key_reader
 from tocsin.composite.leaves import CLOCK, SOURCE, SYSTEM, LeafFinder, Plan
@@ -30,17 +29,19 @@ from tocsin.composite.occurrence import Occurrence, Part, distinct, positions, t
 from tocsin.composite.operations import Operation, figures
 from tocsin.composite.state import State
 from tocsin.composite.times import NEVER, Times
-from tocsin.composite.where import reader
+from tocsin.composite.where import Needs, reader
 from tocsin.composite.windows import Take
 from tocsin.filters.values import micros
 from tocsin.model import CLASSIFICATION, Event
 
-__all__ = ["Detection", "Engine"]
+__all__ = ["Detection", "Engine", "EngineLeaf", "Inbox", "Make", "Reader", "Tell", "ordered", "pass_on"]
 
 Inbox = dict[int, dict[Key, list[list[Occurrence]]]]
 """Operation → key → arrivals by place."""
-Reader = Callable[[Event], dict[str, Any] | None]
-"""Takes what `WHERE` asks for out of an event."""
+Reader = Callable[[Any], dict[str, Any] | None]
+"""Takes what `WHERE` asks for out of an event, or finds it by the number of its row."""
+Make = Callable[[Any, int, int, str | None, Reader | None], Occurrence]
+"""Makes the occurrence of a leaf: of an event or the number of its row, its time and offset, and the leaf's name."""
 Tell = Callable[[list["Detection"]], None]
 """Is told what was detected at one instant, if anything was."""
 
@@ -58,20 +59,25 @@ class Detection(msgspec.Struct, frozen=True, gc=False):
     occurrence: Occurrence
 
 
-class _Leaf(NamedTuple):
-    read_key: Callable[[Event], Key | None]
+class EngineLeaf(NamedTuple):
+    """A leaf at work: how it is asked, and where what it sees goes."""
+
+    read_key: Callable[[Any], Key | None]
+    """Of an event, or of the number of its row."""
     name: str | None
     read_values: Reader | None
     targets: tuple[tuple[Operation, Take, bool], ...]
     """Where occurrences go: how one alone is taken, and whether that does something where nothing is open."""
     links: tuple[Link, ...]
     outputs: tuple[int, ...]
+    by: tuple[str, ...]
+    needs: Needs
 
 
 class _Reach(NamedTuple):
     """What events of one type can reach."""
 
-    leaves: tuple[tuple[_Leaf, ...], ...]
+    leaves: tuple[tuple[EngineLeaf, ...], ...]
     """For each filter that is surely true."""
     find: Callable[[Event], list[int]] | None
     """Which filters are true; None: those of `leaves`, all of them."""
@@ -93,27 +99,36 @@ class Engine:
             for number, node in enumerate(graph.nodes)
             if isinstance(node, OperationNode)
         }
-        by_filter: dict[str, list[_Leaf]] = {}
+        by_filter: dict[str, list[EngineLeaf]] = {}
         for node in graph.nodes:
             if isinstance(node, LeafNode):
                 by_filter.setdefault(node.filter, []).append(self._leaf(node))
-        self._leaves = [tuple(leaves) for leaves in by_filter.values()]
+        self.leaves = [tuple(leaves) for leaves in by_filter.values()]
+        self.numbers = {text: number for number, text in enumerate(by_filter)}
         finder = LeafFinder(list(by_filter))
         self._reaches = {kind: self._reach(plan) for kind, plan in finder.plans.items()}
         self._rest = None if finder.rest is None else self._reach(finder.rest)
-        self._agenda = Agenda(state, self._operations.values())
+        self.agenda = Agenda(state, self._operations.values())
         self._times = Times(graph, state)
 
-    def _leaf(self, node: LeafNode) -> _Leaf:
+    def _leaf(self, node: LeafNode) -> EngineLeaf:
         targets = []
         for link in node.links:
             work = self._operations[link.to].work
             targets.append((self._operations[link.to], work.takes[link.role], work.opens[link.role]))
         values = reader(node.needs) if node.needs else None
-        return _Leaf(key_reader(node.by), node.name, values, tuple(targets), node.links, node.outputs)
+        return EngineLeaf(
+            key_reader(node.by), node.name, values, tuple(targets), node.links, node.outputs, node.by, node.needs
+        )
 
     def _reach(self, plan: Plan) -> _Reach:
-        links = [link for number in plan.numbers for leaf in self._leaves[number] for link in leaf.links]
+        leaves = tuple(self.leaves[number] for number in plan.sure)
+        is_simple = self.is_simple_for(plan.numbers)
+        return _Reach(leaves, plan.find if plan.asked else None, is_simple)
+
+    def is_simple_for(self, numbers: Iterable[int]) -> bool:
+        """Do the leaves of these filters lead to different operations, none above another?"""
+        links = [link for number in numbers for leaf in self.leaves[number] for link in leaf.links]
         touched = {link.to for link in links}
         is_simple = len(touched) == len(links) and all(link.key is None for link in links)
         above, seen = list(touched), set(touched)
@@ -123,8 +138,7 @@ class Engine:
                 if link.to not in seen:
                     seen.add(link.to)
                     above.append(link.to)
-        leaves = tuple(self._leaves[number] for number in plan.sure)
-        return _Reach(leaves, plan.find if plan.asked else None, is_simple)
+        return is_simple
 
     # -- feeding
 
@@ -156,13 +170,16 @@ class Engine:
                 if kind[:_SYSTEM] == SYSTEM or event.source == SOURCE:
                     counts.skipped += 1
                     if kind == CLOCK:  # nothing else happens at its instant
-                        self.advance(self._pass(latest, tell), tell)
+                        self.advance(self.pass_to(micros(latest), tell), tell)
                         is_behind = False
                     continue
                 reach = reach_of(kind, rest)
                 if reach is None:
                     continue
-                detections = self._event(reach, event, self._pass(latest, tell), offset)
+                groups = reach[0] if reach[1] is None else [self.leaves[number] for number in reach[1](event)]
+                detections = self.event(
+                    groups, reach[2], event, _occurrence, self.pass_to(micros(latest), tell), offset
+                )
                 is_behind = False
                 if detections:
                     tell(detections)
@@ -170,7 +187,7 @@ class Engine:
             state.fed = fed
             counts.events += taken
             if is_behind:
-                self._pass(latest, tell)
+                self.pass_to(micros(latest), tell)
 
     def _noting(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events; the first tells new absolute times what instant it is, whether a leaf sees it or not."""
@@ -186,47 +203,51 @@ class Engine:
         self._fire(instant, tell)
         if instant >= state.time:
             state.time = state.advanced = instant
-        self._agenda.expire()
+        self.agenda.expire()
+        self.agenda.settle(self._times.next)
 
     def reach(self, offset: int, instant: int, tell: Tell) -> None:
         """Let time pass as an event does that no leaf sees; nothing happens if its offset has been fed."""
         if offset > self.state.fed:
             self.state.fed = offset
             self.begin(max(instant, self.state.time))
-            self._pass(as_datetime(instant), tell)
+            self.pass_to(instant, tell)
 
     def next_timer(self) -> int | None:
         """The instant of the next timer."""
         instant = self._next()
         return instant if instant < NEVER else None
 
-    def begin(self, instant: int) -> None:
-        """Let absolute times that are new count from an instant on."""
+    def begin(self, instant: int, only: Container[str] | None = None) -> None:
+        """Let absolute times that are new count from an instant on: all, or those of these texts."""
         if self._times.is_new:
-            self._times.begin(instant)
+            self._times.begin(instant, only)
+            self.agenda.wake = self.agenda.must = NOW
 
     def _next(self) -> int:
-        timers, times = self._agenda.timers, self._times
+        timers, times = self.agenda.timers, self._times
         return min(timers[0][0], times.next) if timers else times.next
 
-    def _pass(self, latest: datetime, tell: Tell) -> int:
+    def pass_to(self, time: int, tell: Tell) -> int:
         """Let time pass until just before an event; returns its time, which is later than any that is over."""
         state = self.state
-        time = micros(latest)
         if time < state.time:
             time = state.time
         if time <= state.advanced:
             time = state.advanced + 1
-        timers, expiries = self._agenda.timers, self._agenda.expiries
-        if self._times.next < time or (timers and timers[0][0] < time):
-            self._fire(time - 1, tell)
-        state.time = time
-        if expiries and expiries[0][0] < time:
-            self._agenda.expire()
+        agenda = self.agenda
+        if time > agenda.wake:
+            if self._next() < time:
+                self._fire(time - 1, tell)
+            state.time = time
+            agenda.expire()
+            agenda.settle(self._times.next)
+        else:
+            state.time = time
         return time
 
     def _fire(self, upto: int, tell: Tell) -> None:
-        agenda = self._agenda
+        agenda = self.agenda
         while (instant := self._next()) <= upto:
             self.state.time = instant
             agenda.expire()
@@ -235,9 +256,9 @@ class Engine:
             found: list[Detection] = []
             for node in self._times.take(instant) if self._times.next == instant else ():
                 self._strike(node, instant, inbox, found)
-            self._rise(inbox, found, due, instant)
+            self.rise(inbox, found, due, instant)
             if found:
-                tell(_ordered(found))
+                tell(ordered(found))
 
     def _strike(self, node: TimeNode, instant: int, inbox: Inbox, found: list[Detection]) -> None:
         """An absolute time has come. It has no key: where keys are, it goes to those that have something open."""
@@ -252,24 +273,28 @@ class Engine:
         """What each definition has detected, holds open and gave up."""
         return figures(self.graph, self._operations, self.state.counts)
 
+    def held(self) -> dict[int, tuple[str, int]]:
+        """By number of an operation: its identity, and how much it holds."""
+        return {number: (each.node.identity, each.open) for number, each in self._operations.items()}
+
     # -- rising
 
-    def _event(self, reach: _Reach, event: Event, time: int, offset: int) -> list[Detection]:
-        """What is detected at an event."""
+    def event(
+        self, groups: Sequence[tuple[EngineLeaf, ...]], is_simple: bool, event: Any, make: Make, time: int, offset: int
+    ) -> list[Detection]:
+        """What is detected at an event, or the number of its row, that has these leaves, by filter."""
         found: list[Detection] = []
         inbox: Inbox = {}
-        _, find, is_simple = reach
-        groups: Sequence[tuple[_Leaf, ...]] = reach[0] if find is None else [self._leaves[n] for n in find(event)]
         for leaves in groups:
             keyless = False
-            for read_key, name, read_values, targets, links, outputs in leaves:
+            for read_key, name, read_values, targets, links, outputs, _, _ in leaves:
                 key = read_key(event)
                 if key is None:
                     keyless = True
                     continue
                 occurrence = None
                 if outputs or not is_simple:
-                    occurrence = _occurrence(event, time, offset, name, read_values)
+                    occurrence = make(event, time, offset, name, read_values)
                     for definition in outputs:
                         found.append(Detection(definition, key, occurrence))
                     if not is_simple:
@@ -284,21 +309,21 @@ class Engine:
                     else:
                         before = operation.size(cell)
                     if occurrence is None:  # most that close find nothing open, and need none
-                        occurrence = _occurrence(event, time, offset, name, read_values)
+                        occurrence = make(event, time, offset, name, read_values)
                     occurred: list[Occurrence] = []
                     take(cell, occurrence, occurred)
                     operation.keep(key, cell, before)
                     if opens and operation.is_timed and cell:
-                        self._agenda.watch(operation, key, cell, time)
+                        self.agenda.watch(operation, key, cell, time)
                     if occurred:
-                        _tell(operation.node, key, occurred, inbox, found)
+                        pass_on(operation.node, key, occurred, inbox, found)
             if keyless:
                 self.state.counts.keyless += 1
         if inbox:
-            self._rise(inbox, found)
-        return _ordered(found) if len(found) > 1 else found
+            self.rise(inbox, found)
+        return ordered(found) if len(found) > 1 else found
 
-    def _rise(
+    def rise(
         self, inbox: Inbox, found: list[Detection], due: dict[int, dict[Key, None]] | None = None, instant: int = 0
     ) -> None:
         """Ask all operations with arrivals, and those above them; at a timer's instant those that are due tick."""
@@ -316,9 +341,9 @@ class Engine:
                 operation.keep(key, cell, before)
                 if operation.is_timed and cell:
                     openers = work.openers(arrivals)
-                    self._agenda.watch(operation, key, cell, min([o.first for o in openers]) if openers else None)
+                    self.agenda.watch(operation, key, cell, min([o.first for o in openers]) if openers else None)
                 if occurred:
-                    _tell(operation.node, key, occurred, inbox, found)
+                    pass_on(operation.node, key, occurred, inbox, found)
 
 
 def _occurrence(event: Event, time: int, offset: int, name: str | None, read_values: Reader | None) -> Occurrence:
@@ -327,7 +352,7 @@ def _occurrence(event: Event, time: int, offset: int, name: str | None, read_val
     return Occurrence(time, offset, time, offset, (Part(name, offset, event.id, event.source, time, values, level),))
 
 
-def _tell(node: OperationNode, key: Key, occurred: list[Occurrence], inbox: Inbox, found: list[Detection]) -> None:
+def pass_on(node: OperationNode, key: Key, occurred: list[Occurrence], inbox: Inbox, found: list[Detection]) -> None:
     """Pass on what occurred: to operations above, and as detections."""
     if node.links:
         _deliver(inbox, node.links, key, occurred)
@@ -355,7 +380,7 @@ def _deliver(inbox: Inbox, links: Iterable[Link], key: Key, occurred: list[Occur
             arrivals[link.role] = sorted([*arrivals[link.role], *map(without_values, came)], key=positions)
 
 
-def _ordered(found: list[Detection]) -> list[Detection]:
+def ordered(found: list[Detection]) -> list[Detection]:
     """In order of definition, then of constituents."""
     found.sort(key=lambda each: (each.definition, positions(each.occurrence)))
     return found

@@ -23,6 +23,7 @@ __all__ = [
     "Semantics",
     "is_timed",
     "leaves",
+    "same",
 ]
 
 Context = Literal["recent", "chronicle", "continuous", "cumulative"]
@@ -99,3 +100,14 @@ class Definition(msgspec.Struct, frozen=True):
     """The most openers that each of its operations keeps; None: as many as the detector allows."""
     generation: int = 0
     """Those of one generation share what they have in common; see `catalog`."""
+    apart: frozenset[str] = frozenset()
+    """What it is made of and looks for itself, in its own generation: of these it must not know what is older."""
+
+
+def same(one: Definition | None, other: Definition) -> bool:
+    """Do two definitions say the same, wherever each belongs in a catalog?"""
+    return one is not None and _said(one) == _said(other)
+
+
+def _said(each: Definition) -> tuple[str, str, str, str, int | None]:
+    return each.name, each.text, each.context, each.semantics, each.max_open

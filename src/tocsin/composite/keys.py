@@ -19,7 +19,14 @@ Key = tuple[str | int | float, ...]
 
 _MARK = "\x00"
 _WHOLE = 1 << 63
-_SHOWN: dict[str, Any] = {f"{_MARK}true": True, f"{_MARK}false": False, f"{_MARK}nan": float("nan")}
+# A derived event tells its key as JSON, which has no such numbers: they are told as texts.
+_SHOWN: dict[str | float, Any] = {
+    f"{_MARK}true": True,
+    f"{_MARK}false": False,
+    f"{_MARK}nan": "NaN",
+    float("inf"): "Infinity",
+    float("-inf"): "-Infinity",
+}
 
 
 def key_reader(by: tuple[str, ...]) -> Callable[[Event], Key | None]:
@@ -53,7 +60,7 @@ def settled(value: Any) -> str | int | float | None:
     if isinstance(value, float):
         if value != value:
             return f"{_MARK}nan"
-        return int(value) if value.is_integer() and abs(value) < _WHOLE else value  # one key has one form
+        return int(value) if value.is_integer() and -_WHOLE <= value < _WHOLE else value  # one key has one form
     if isinstance(value, datetime):
         return _MARK + time_text(value)
     if isinstance(value, int):
@@ -79,6 +86,6 @@ def shown(by: tuple[str, ...], key: Key) -> dict[str, Any]:
 
 
 def _shown(value: str | float) -> Any:
-    if value.__class__ is str and value[:1] == _MARK:
-        return _SHOWN.get(value, value[1:])
-    return value
+    if isinstance(value, str):
+        return _SHOWN.get(value, value[1:]) if value[:1] == _MARK else value
+    return _SHOWN.get(value, value) if value.__class__ is float else value

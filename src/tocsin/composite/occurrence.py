@@ -19,11 +19,15 @@ __all__ = [
     "Part",
     "Position",
     "Window",
+    "alone",
     "distinct",
     "joined",
     "made_of",
+    "paired",
     "positions",
+    "start_of",
     "tick",
+    "windows_of",
     "without_values",
 ]
 
@@ -109,7 +113,7 @@ def joined(items: Sequence[Occurrence], instant: int | None = None) -> Occurrenc
     """One occurrence made of several, parts in the order given; detected at the last of them, or by a timer."""
     one = items[0]
     first, start, last, end, parts, instants = one.first, one.start, one.last, one.end, one.parts, one.instants
-    for item in items[1:]:
+    for item in items:
         if item.first < first or (item.first == first and item.start < start):
             first, start = item.first, item.start
         if item.last > last or (item.last == last and item.end > end):
@@ -123,6 +127,32 @@ def joined(items: Sequence[Occurrence], instant: int | None = None) -> Occurrenc
     if instant is not None:
         last, end, instants = instant, TIMER, (*instants, instant)
     return Occurrence(first, start, last, end, parts, instants)
+
+
+def paired(one: Occurrence, other: Occurrence) -> Occurrence:
+    """`joined` of two."""
+    first, start, last, end = one.first, one.start, other.last, other.end
+    if other.first < first or (other.first == first and other.start < start):
+        first, start = other.first, other.start
+    if one.last > last or (one.last == last and one.end > end):
+        last, end = one.last, one.end
+    return Occurrence(first, start, last, end, one.parts + other.parts, one.instants + other.instants)
+
+
+def start_of(part: Part) -> int:
+    """Where a part lies in its instant: its offset, or TIMER."""
+    return TIMER if part.offset is None else part.offset
+
+
+def alone(part: Part) -> Occurrence:
+    """The occurrence of a leaf, or of an absolute time, that has this part."""
+    place = TIMER if part.offset is None else part.offset
+    return Occurrence(part.time, place, part.time, place, (part,))
+
+
+def windows_of(cell: Iterable[Window | Part]) -> list[Window]:
+    """What a cell holds, as windows; `pairs` has parts in their place."""
+    return [Window([alone(each)]) if isinstance(each, Part) else each for each in cell]
 
 
 def tick(instant: int, name: str | None = None) -> Occurrence:

@@ -63,6 +63,7 @@ class Pools:
     def __init__(self, rules: Rules, kinds: int) -> None:
         """Prepare what its rules decide."""
         self.rules, self._pool = rules, _POOLS[rules.context]
+        self._is_recent = rules.context == "recent"
         self.takes: tuple[Take, ...] = tuple(partial(self._take, kind) for kind in range(kinds))
         """How one arrival alone is taken, by place."""
         self.opens = (True,) * kinds
@@ -72,11 +73,15 @@ class Pools:
         """How much a cell holds."""
 
     def _take(self, kind: int, cell: Cell, occurrence: Occurrence, found: list[Occurrence]) -> None:
-        found += self.step(cell, [*([] for _ in range(kind)), [occurrence]])
+        """As `step` with one arrival: it completes something, or is kept; in `recent` it is kept anyway."""
+        pool = self._pool(self.rules, cell, kind + 1)
+        if not pool.complete(kind, occurrence, found) or self._is_recent:
+            pool.add(kind, occurrence)
+        elif not any(window.openers for window in cell):
+            cell.clear()
 
     def step(self, cell: Cell, arrivals: Arrivals, instant: int | None = None) -> list[Occurrence]:
         """What occurs when these arrive at one instant."""
-        recent = self.rules.context == "recent"
         pool = self._pool(self.rules, cell, len(arrivals))
         found: list[Occurrence] = []
         closed: set[object] = set()
@@ -85,7 +90,7 @@ class Pools:
             if pool.complete(kind, occurrence, found):
                 closed.add(made_of(occurrence))
         for kind, occurrence in came:
-            if recent:
+            if self._is_recent:
                 if not closed and len(came) > 1:
                     pool.complete(kind, occurrence, found)
                 pool.add(kind, occurrence)

@@ -10,16 +10,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from tocsin.composite.keys import Key
-from tocsin.composite.occurrence import Window
+from tocsin.composite.occurrence import Part, Window
 from tocsin.errors import DefinitionError
 
 __all__ = ["Counts", "State", "uncollected"]
 
-_VERSION = 1
+_VERSION = 2
+_KNOWN = (1, 2)
+"""The first had windows where `pairs` has parts now; operations see to it."""
 
 
 @contextmanager
@@ -68,6 +71,8 @@ class _Stored(msgspec.Struct, array_like=True):
     fed: int
     cells: list[tuple[str, list[tuple[Key, list[Window]]]]]
     counts: Counts
+    pairs: list[tuple[str, list[tuple[Key, list[Part]]]]] = []
+    """Cells that hold parts."""
 
 
 class State(msgspec.Struct):
@@ -79,8 +84,8 @@ class State(msgspec.Struct):
     """Up to this instant time was let pass: what comes now is later."""
     fed: int = 0
     """The offset of the last event, or how many there were."""
-    cells: dict[str, dict[Key, list[Window]]] = {}
-    """By identity of a node, then by key."""
+    cells: dict[str, dict[Key, list[Any]]] = {}
+    """By identity of a node, then by key: windows, or parts (`pairs`)."""
     counts: Counts = msgspec.field(default_factory=Counts)
 
     def twin(self) -> State:
@@ -91,8 +96,10 @@ class State(msgspec.Struct):
     def dump(self) -> bytes:
         """As bytes."""
         with uncollected():
-            cells = [(identity, list(by_key.items())) for identity, by_key in self.cells.items() if by_key]
-            return _encode(_Stored(_VERSION, self.time, self.advanced, self.fed, cells, self.counts))
+            filed = [(identity, list(by_key.items())) for identity, by_key in self.cells.items() if by_key]
+            pairs = [each for each in filed if isinstance(each[1][0][1][0], Part)]
+            cells = [each for each in filed if not isinstance(each[1][0][1][0], Part)]
+            return _encode(_Stored(_VERSION, self.time, self.advanced, self.fed, cells, self.counts, pairs))
 
     @classmethod
     def load(cls, stored: bytes) -> State:
@@ -104,12 +111,13 @@ class State(msgspec.Struct):
         try:
             with uncollected():
                 found = _decode(stored)
-                cells = {identity: dict(by_key) for identity, by_key in found.cells}
+                cells: dict[str, dict[Key, list[Any]]] = {identity: dict(by_key) for identity, by_key in found.cells}
+                cells |= {identity: dict(by_key) for identity, by_key in found.pairs}
         except msgspec.DecodeError as error:
             raise DefinitionError(
                 f"this is no state of a detector ({error})", help="restore what snapshot() gave"
             ) from None
-        if found.version != _VERSION:
+        if found.version not in _KNOWN:
             raise DefinitionError(
                 f"the state has version {found.version}, this program knows {_VERSION}", help="use the newer program"
             )

@@ -7,7 +7,7 @@ while nobody fed events comes when somebody does. A time that is new counts from
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tocsin.composite.graph import Graph, TimeNode
 from tocsin.composite.occurrence import Window
@@ -39,11 +39,12 @@ class Times:
                     self.is_new.append(number)
         self._look()
 
-    def begin(self, instant: int) -> None:
-        """Let new ones count from an instant on, itself included."""
-        for number in self.is_new:
+    def begin(self, instant: int, only: Container[str] | None = None) -> None:
+        """Let new ones count from an instant on, itself included: all, or those of these texts."""
+        begun = [each for each in self.is_new if only is None or self._nodes[each][0].at in only]
+        for number in begun:
             self._plan(number, instant - 1)
-        self.is_new = []
+        self.is_new = [each for each in self.is_new if each not in begun]
         self._look()
 
     def take(self, instant: int) -> list[TimeNode]:

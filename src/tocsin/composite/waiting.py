@@ -12,13 +12,14 @@ import msgspec
 from tocsin.clock import as_datetime
 from tocsin.composite.graph import Graph, OperationNode
 from tocsin.composite.keys import Key, shown
-from tocsin.composite.occurrence import Occurrence, Window
+from tocsin.composite.occurrence import Occurrence, Window, windows_of
 from tocsin.composite.walk import below, constituents, node_text
 from tocsin.model import time_text
 
 __all__ = ["Waiting", "waiting"]
 
-Cells = Mapping[str, Mapping[Key, list[Window]]]
+_MOST = 1_000  # occurrences of one kind that are looked at: a pool may hold a million
+Cells = Mapping[str, Mapping[Key, list[Any]]]
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -27,7 +28,7 @@ class Waiting(msgspec.Struct, frozen=True):
     operation: str
     key: dict[str, Any]
     offsets: tuple[int, ...]
-    """The events it holds."""
+    """The events it holds; of AND and ANY those of the first thousand occurrences of each kind."""
     since: datetime
     """Journal time of the first of them."""
     wants: tuple[str, ...]
@@ -62,17 +63,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
 def waiting(graph: Graph, cells: Cells, definition: int, limit: int) -> list[Waiting]:
     """What a definition, by its number, and those it names have open; at most so many, from the top down."""
-    return list(islice(_all(graph, cells, definition), limit))
+    return list(islice(_all(graph, cells, definition, limit), limit))
 
 
-def _all(graph: Graph, cells: Cells, definition: int) -> Iterator[Waiting]:
+def _all(graph: Graph, cells: Cells, definition: int, limit: int) -> Iterator[Waiting]:
     made_of = constituents(graph)
     for number, owner in below(graph, [definition]):
         node = graph.nodes[number]
         if not isinstance(node, OperationNode):
             continue
         kinds = [node_text(graph.nodes[each]) for each in made_of[number]]
-        for key, cell in cells.get(node.identity, {}).items():
+        for key, held in cells.get(node.identity, {}).items():
+            cell = windows_of(held if node.is_pool else held[:limit])
             for openers, window in _held(node, cell):
                 wants, ends = _wants(node, kinds, cell, window)
                 first = min(opener.first for opener in openers)
@@ -93,7 +95,7 @@ def _all(graph: Graph, cells: Cells, definition: int) -> Iterator[Waiting]:
 def _held(node: OperationNode, cell: list[Window]) -> Iterator[tuple[list[Occurrence], Window | None]]:
     """What lies together: a window; of AND and ANY outside `continuous`, all kinds."""
     if node.is_pool and node.rules.context != "continuous":
-        yield [opener for window in cell for opener in window.openers], None
+        yield [opener for window in cell for opener in window.openers[:_MOST]], None
         return
     for window in cell:
         yield [*window.openers, *window.middles], window

@@ -50,7 +50,7 @@ def below(graph: Graph, definitions: Sequence[int]) -> list[Below]:
         for number in reversed(made_of[here.number]):
             node = graph.nodes[number]
             named = any(link.to == here.number and link.key is not None for link in node.links)
-            rest.append(Below(number, graph.definitions[node.outputs[0]] if named else here.definition))
+            rest.append(Below(number, graph.definitions[graph.named[number]] if named else here.definition))
     return list(found.values())
 
 

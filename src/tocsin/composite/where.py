@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import force_setattr
+
 from tocsin.composite.keys import storable
 from tocsin.composite.occurrence import Occurrence
 from tocsin.errors import DefinitionError
@@ -18,7 +20,7 @@ from tocsin.filters.filter import Filter
 from tocsin.filters.normal import fields
 from tocsin.model import Event, time_text
 
-__all__ = ["Needs", "accepting", "needs_of", "reader"]
+__all__ = ["Needs", "accepting", "needs_of", "reader", "stored"]
 
 Needs = tuple[tuple[str, ...], ...]
 """The fields of a constituent that a condition asks for."""
@@ -63,13 +65,13 @@ def reader(needs: Needs) -> Callable[[Event], dict[str, Any] | None]:
             place = values
             for step in path[:-1]:
                 place = place.setdefault(step, {})
-            place[path[-1]] = _stored(value)
+            place[path[-1]] = stored(value)
         return values
 
     return read
 
 
-def _stored(value: Any) -> Any:
+def stored(value: Any) -> Any:
     """A value as it can be stored; what is no single value counts as missing in filters, too."""
     if isinstance(value, datetime):
         return time_text(value)
@@ -81,9 +83,11 @@ def _stored(value: Any) -> Any:
 def accepting(where: str) -> Callable[[Occurrence], bool]:
     """The condition as a function of what would be detected."""
     matches = Filter(where).matches
+    asked = Event("where", "tocsin", id="where")  # one for all: to make another would take longer than to ask it
 
     def accept(occurrence: Occurrence) -> bool:
         data = {part.name: part.values for part in occurrence.parts if part.values is not None}
-        return matches(Event("where", "tocsin", id="where", data=data))
+        force_setattr(asked, "data", data)  # values of events, which were checked
+        return matches(asked)
 
     return accept

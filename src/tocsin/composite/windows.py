@@ -5,7 +5,7 @@ A *cell* is the state of one operator for one key: its open windows, oldest firs
 
 At one instant closers come first, then middles and ticks, then openers. Outside `recent`, what closed something does
 not open. Where only one thing arrives, as is usual, its role's method is all there is to call: see `Windows.takes`.
-What is closed most, one opener with one closer, has a shorter way (`_pair`) than what is true of all (`_close`).
+What is closed most, one event with another, has a module of its own (`pairs`).
 
 Pure: a step changes the cell it is given and tells what occurred.
 """
@@ -13,7 +13,7 @@ Pure: a step changes the cell it is given and tells what occurred.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tocsin.composite.expression import Context, Operator
 from tocsin.composite.occurrence import Occurrence, Position, Window, joined, made_of, tick
@@ -21,8 +21,8 @@ from tocsin.composite.occurrence import Occurrence, Position, Window, joined, ma
 __all__ = ["POOLS", "Cell", "Rules", "Take", "Windows", "forget_old", "in_time", "next_due", "remove"]
 
 Cell = list[Window]
-Take = Callable[[Cell, Occurrence, list[Occurrence]], object]
-"""Takes one arrival into a cell, and adds what occurs to a list."""
+Take = Callable[[list[Any], Occurrence, list[Occurrence]], object]
+"""Takes one arrival into a cell of its operator, and adds what occurs to a list."""
 
 POOLS = ("OR", "AND", "ANY")
 """Operators without an opener: see `pools`."""
@@ -88,9 +88,7 @@ class Windows:
         operator, context = rules.operator, rules.context
         self._roles = _ROLES.get(operator, (0,))
         single = context != "cumulative"  # each window has one opener
-        pairs = operator == "SEQ" or (operator == "NOT" and not rules.interval)  # a closer takes it, and nothing else
-        self.close = self._pair if single and pairs else self._close
-        by_role: tuple[Take, ...] = (self._open, self._middle, self.close)
+        by_role: tuple[Take, ...] = (self._open, self._middle, self._close)
         self.takes = tuple(by_role[role] for role in self._roles)
         """How one arrival alone is taken, by place."""
         self.opens = tuple(role == 0 for role in self._roles)
@@ -109,7 +107,7 @@ class Windows:
             roles[role] = came
         openers, middles, closers = roles
         found: list[Occurrence] = []
-        closed = [closer for closer in closers if self.close(cell, closer, found)]
+        closed = [closer for closer in closers if self._close(cell, closer, found)]
         for middle in middles:
             self._middle(cell, middle, found)
         if instant is not None:
@@ -217,27 +215,6 @@ class Windows:
                 break
         remove(cell, spent)
         return did
-
-    def _pair(self, cell: Cell, closer: Occurrence, found: list[Occurrence]) -> bool:
-        """`_close` of SEQ, and of NOT where a middle has left nothing open, if each window has one opener."""
-        _, context, interval, within, _, _, accept, _ = self.rules
-        time, offset = (closer.first, closer.start) if interval else (closer.last, closer.end)
-        spent = []
-        for window in cell:
-            opener = window.openers[0]
-            if opener.last > time or (opener.last == time and opener.end >= offset):
-                continue
-            if within is not None and closer.last - opener.first > within:
-                continue
-            pair = joined((opener, closer))
-            if accept is None or accept(pair):
-                found.append(pair)
-                spent.append(window)
-                if context == "chronicle":
-                    break
-        if context != "recent":
-            remove(cell, spent)
-        return bool(spent)
 
     def _counted(self, window: Window, openers: list[Occurrence], closer: Occurrence) -> list[Occurrence]:
         """The middles of A* and P* that go with these openers and this closer."""

@@ -78,6 +78,10 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     redelivered: int
     settled: int
     dead: int
+    max_in_flight: int = 0
+    """The most it may have in flight."""
+    ack_wait: float = 0
+    """Seconds after which what is not settled comes again."""
 
 
 def is_tracked(event: Event) -> bool:

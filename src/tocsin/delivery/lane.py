@@ -4,6 +4,10 @@ A lane has a queue of offsets for every priority level (one queue alone in journ
 matching event goes straight into its queue; when the queue is full the level falls behind and remembers up to where it
 has looked. What lies beyond stays in the journal and is found again by a scan (`refill`), so a lane never holds more
 than `CAPACITY` offsets a level, however far its consumer is behind.
+
+A lane that Spark matches is never live. Most stretches hold nothing for most of such lanes, and there may be very many:
+those that lack nothing are *abreast*, and all share one number, up to which Spark has looked (`Reach`). What it means
+for a lane is written into the lane when somebody asks.
 """
 
 from __future__ import annotations
@@ -17,17 +21,17 @@ import msgspec
 from tocsin.filters.filter import Filter
 from tocsin.model import MAX_PRIORITY, Event
 
-__all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "MOST_CEDED", "Lane", "LaneRecord"]
+__all__ = ["ANY_LEVEL", "CAPACITY", "LEVELS", "MOST_CEDED", "Lane", "LaneRecord", "Reach"]
 
 LEVELS = MAX_PRIORITY + 1
 """Levels by number: 1 to 10 are priorities, 0 is the one level of a consumer in journal order."""
 ANY_LEVEL = 0
 MOST_CEDED = 65_536
 """Offsets a closed lane may cede to others while it stands still itself."""
-CAPACITY = 16_384
+CAPACITY = 32_768
 """Offsets waiting in memory for one level of one lane: a burst of publishing, not a backlog.
 
-They take 150 KB for a lane that has stopped, a tenth of what looking for them in the journal again costs in time.
+They take 300 KB for a lane that has stopped, a tenth of what looking for them in the journal again costs in time.
 """
 _FEW_LEFT = 256  # what is dropped is listed if it is so few, else only where it begins
 
@@ -52,6 +56,21 @@ class LaneRecord(msgspec.Struct, array_like=True):
     """The number of the newest there was when it ended: those after it may take up what it has dropped."""
 
 
+class Reach:
+    """How far Spark has looked, for all lanes that it matches."""
+
+    __slots__ = ("_head", "upto")
+
+    def __init__(self, head: Callable[[], int]) -> None:
+        """Begin with nothing; `head` tells the newest offset that counts."""
+        self.upto = 0
+        self._head = head
+
+    def of(self, seam: int) -> int:
+        """How far may be looked for a lane: Spark goes first, but for the past."""
+        return min(self._head(), max(self.upto, seam))
+
+
 class Lane:
     """The state of one subscription."""
 
@@ -69,6 +88,10 @@ class Lane:
         """Offsets above the frontier that another lane of the consumer has taken over."""
         self.is_live = False
         """Does every new match go straight into a queue?"""
+        self.reach: Reach | None = None
+        """If Spark matches it: beyond this nobody has looked, and nothing counts yet; None: up to the head all does."""
+        self.is_abreast = False
+        """Is nothing missing up to there, at any level?"""
         self._stood: dict[int, int] | None = None  # where it stood when it ended: written with every place
 
     @cached_property
@@ -105,6 +128,7 @@ class Lane:
 
     def found(self, offset: int, level: int) -> None:
         """Take a match that a scan has found. Full levels stay where they are."""
+        self._catch_up()
         scanned = self.scanned[level]
         if scanned is None or offset <= scanned or offset in self.ceded:
             return
@@ -114,14 +138,51 @@ class Lane:
 
     def looked_through(self, last: int, head: int, levels: Iterable[int]) -> None:
         """Note that a scan for some levels has seen all up to `last`: those with room go on from there, or are live."""
+        self._catch_up()
         for level in levels:
             scanned = self.scanned[level]
             if scanned is not None and scanned < last and len(self.queues[level]) < CAPACITY:
                 self.scanned[level] = last
             scanned = self.scanned[level]
-            if scanned is not None and scanned >= head:
+            if scanned is not None and scanned >= head and self.reach is None:
                 self.scanned[level] = None
         self.is_live = all(self.scanned[level] is None for level in self.levels)
+
+    def follow(self, reach: Reach) -> None:
+        """Let Spark match it."""
+        self.reach, self.is_abreast = reach, False
+        self.fall_in()
+
+    def fall_in(self) -> bool:
+        """Is it abreast? What comes is then nothing to it, until somebody says so; else it is behind."""
+        assert self.reach is not None
+        self._catch_up()
+        upto = max(self.reach.upto, self.record.seam)
+        self.is_abreast = all((self.scanned[level] or 0) >= upto for level in self.levels)
+        return self.is_abreast
+
+    def fall_back(self) -> None:
+        """It may lack what comes next: stand where it stands."""
+        self._catch_up()
+        self.is_abreast = False
+
+    def _catch_up(self) -> None:
+        """Write down what has passed it by, as all who are abreast."""
+        if self.is_abreast:
+            assert self.reach is not None
+            upto = self.reach.upto
+            for level in self.levels:
+                if (self.scanned[level] or 0) < upto:
+                    self.scanned[level] = upto
+
+    def pass_by(self, first: int, last: int) -> bool:
+        """There is nothing for it in a stretch. False: what lies before that was not looked at, so it stays."""
+        scanned = self.scanned
+        if any((scanned[level] or 0) < first - 1 for level in self.levels):
+            return False
+        for level in self.levels:
+            scanned[level] = max(scanned[level] or 0, last)
+        return True
 
     # -- where it stands
 
@@ -135,14 +196,24 @@ class Lane:
 
     def scan_from(self, levels: list[int]) -> int:
         """The offset from which a scan for these levels must look."""
+        self._catch_up()
         return min(scanned for level in levels if (scanned := self.scanned[level]) is not None) + 1
 
     def is_blind(self, level: int) -> bool:
         """Might there be something at this level that is in no queue?"""
-        return self.scanned[level] is not None and not self.queues[level]
+        scanned = self.scanned[level]
+        if scanned is None or self.queues[level] or self.is_abreast:
+            return False
+        return self.reach is None or scanned < self.reach.of(self.record.seam)
+
+    def unseen(self, head: int) -> int:
+        """How many offsets lie between where it stands and the head, at the level that is furthest behind."""
+        self._catch_up()
+        return max((head - each for level in self.levels if (each := self.scanned[level]) is not None), default=0)
 
     def fall_asleep(self, head: int) -> None:
         """Stop being fed: what comes after `head` will be scanned."""
+        self.fall_back()
         self.is_live = False
         for level in self.levels:
             if self.scanned[level] is None:
@@ -150,6 +221,7 @@ class Lane:
 
     def frontier(self, level: int, head: int) -> int:
         """Everything at or below has left the queue."""
+        self._catch_up()
         if self.queues[level]:
             return self.queues[level][0] - 1
         scanned = self.scanned[level]
@@ -166,6 +238,7 @@ class Lane:
 
     def skip(self, before: int) -> list[int]:
         """Give up everything below an offset; returns offsets that may have been lost by it."""
+        self._catch_up()
         lost: list[int] = []
         for level in self.levels:
             queue = self.queues[level]

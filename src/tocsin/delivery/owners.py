@@ -31,6 +31,8 @@ class Options(msgspec.Struct, frozen=True):
     max_deliver: int | None = None
     auto_ack: bool = False
     fair: float = 0.0
+    placement: str = "node"
+    """Where its subscriptions are matched."""
 
     @staticmethod
     def given(**options: Any) -> dict[str, Any]:

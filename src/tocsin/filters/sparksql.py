@@ -1,6 +1,6 @@
 r"""Syntax tree → Spark SQL over the columns of the Tocsin source, with the meaning of `tocsin.filters.evaluate`.
 
-The columns the text speaks of:
+The columns the text speaks of, if nobody gives other `Names`:
 
     offset BIGINT, arrived TIMESTAMP, time TIMESTAMP, id, source, type, subject STRING, priority INT, ttl DOUBLE,
     persistent BOOLEAN, ack, cancel, correlation_id, classification, datacontenttype STRING,
@@ -35,7 +35,7 @@ from tocsin.filters.tokens import NAME
 from tocsin.filters.values import EXACT
 from tocsin.model import RESERVED
 
-__all__ = ["render", "render_value", "render_variant"]
+__all__ = ["WHOLE", "Names", "render", "render_value", "render_variant"]
 
 _NULL = "CAST(NULL AS BOOLEAN)"
 _LOWEST = -(2**63)
@@ -63,17 +63,36 @@ class _Term(msgspec.Struct, frozen=True):
     variant: str | None = None
 
 
-def render(condition: Condition) -> str:
+class Names(msgspec.Struct, frozen=True):
+    """What names mean beyond the envelope: the columns of the source, unless somebody knows better."""
+
+    payload: str | None = "try_parse_json(data)"
+    """An expression for the payload as a VARIANT; None: no event has one."""
+    has_attributes: bool = True
+    """Is there a column of attributes?"""
+    beside: dict[str, str] = {}
+    """Columns that are attributes where they are not NULL: by name, their kind, `WHOLE` or as in `filters.values`."""
+
+
+WHOLE = "whole"
+"""The kind of a column of whole numbers, of which a double may not tell all."""
+_SOURCE = Names()
+_NOTHING = _Term("TRUE")
+"""What a name is that can be nothing."""
+
+
+def render(condition: Condition, names: Names = _SOURCE) -> str:
     """Return the condition as a Spark SQL boolean expression, for `df.where(…)` or `expr(…)`."""
-    return _CONDITIONS[type(condition)](condition)
+    return _CONDITIONS[type(condition)](condition, names)
 
 
-def render_variant(path: tuple[str, ...]) -> str | None:
-    """What a name means, as a VARIANT; None: it is a column, or can be nothing."""
-    return _field(path).variant
+def render_variant(path: tuple[str, ...], names: Names = _SOURCE) -> str | None:
+    """What a name means, as a VARIANT; None: it is a column, if only now and then, or can be nothing."""
+    term = _field(path, names)
+    return term.variant if term.variant is not None and term == _dynamic(term.variant) else None
 
 
-def render_value(path: tuple[str, ...], variant: str | None = None) -> str | None:
+def render_value(path: tuple[str, ...], variant: str | None = None, names: Names = _SOURCE) -> str | None:
     """What a name means, as a text that tells kinds apart; None: it is a time, or can be nothing.
 
     `t…` is a text, `n…` a whole number of 64 bits, however it is written, `d…` any other number, `b…` a boolean. Equal
@@ -82,14 +101,16 @@ def render_value(path: tuple[str, ...], variant: str | None = None) -> str | Non
     Args:
         path: the name.
         variant: the column that holds what `render_variant` gives, if there is one: it is asked several times.
+        names: what names mean.
     """
-    term, choices = _field(path) if variant is None else _dynamic(variant), []
+    term, choices = _field(path, names) if variant is None else _dynamic(variant), []
     if term.text:
         choices.append(f"concat('t', {term.text})")
     if term.whole:
         choices.append(f"concat('n', CAST({term.whole} AS STRING))")
     if term.number:
-        is_whole = f"{term.number} = rint({term.number}) AND abs({term.number}) < {_double(2**63)}"
+        is_whole = f"{term.number} = rint({term.number}) AND {term.number} >= {_double(-(2**63))}"
+        is_whole += f" AND {term.number} < {_double(2**63)}"
         whole = f"concat('n', CAST(CAST({term.number} AS BIGINT) AS STRING))"
         choices.append(f"(CASE WHEN {is_whole} THEN {whole} ELSE concat('d', CAST({term.number} AS STRING)) END)")
     if term.boolean:
@@ -100,35 +121,35 @@ def render_value(path: tuple[str, ...], variant: str | None = None) -> str | Non
 # -- conditions; each text is closed by brackets, or is a call
 
 
-def _and(node: syntax.And) -> str:
-    return "(" + " AND ".join(map(render, node.parts)) + ")"
+def _and(node: syntax.And, names: Names) -> str:
+    return "(" + " AND ".join(render(part, names) for part in node.parts) + ")"
 
 
-def _or(node: syntax.Or) -> str:
-    return "(" + " OR ".join(map(render, node.parts)) + ")"
+def _or(node: syntax.Or, names: Names) -> str:
+    return "(" + " OR ".join(render(part, names) for part in node.parts) + ")"
 
 
-def _not(node: syntax.Not) -> str:
-    return f"(NOT {render(node.condition)})"
+def _not(node: syntax.Not, names: Names) -> str:
+    return f"(NOT {render(node.condition, names)})"
 
 
 def _negate(text: str, negated: bool) -> str:
     return f"(NOT {text})" if negated else text
 
 
-def _compare(node: syntax.Compare) -> str:
-    return _comparison(node.op, _term(node.left), _term(node.right))
+def _compare(node: syntax.Compare, names: Names) -> str:
+    return _comparison(node.op, _term(node.left, names), _term(node.right, names))
 
 
-def _between(node: syntax.Between) -> str:
-    value = _term(node.value)
-    low, high = _comparison(">=", value, _term(node.low)), _comparison("<=", value, _term(node.high))
+def _between(node: syntax.Between, names: Names) -> str:
+    value = _term(node.value, names)
+    low, high = _comparison(">=", value, _term(node.low, names)), _comparison("<=", value, _term(node.high, names))
     return _negate(f"({low} AND {high})", node.negated)
 
 
-def _in(node: syntax.In) -> str:
+def _in(node: syntax.In, names: Names) -> str:
     """One IN list per kind: an OR of thousands would be too deep for Spark, and a mixed list would be coerced."""
-    value = _term(node.value)
+    value = _term(node.value, names)
     texts: list[str] = []
     numbers: list[str] = []
     wholes: list[int] = []
@@ -142,7 +163,7 @@ def _in(node: syntax.In) -> str:
         elif isinstance(constant, int | float) and not isinstance(constant, bool) and value.number:
             numbers.append(_double(constant))
         else:
-            parts.append(_comparison("=", value, _term(item)))
+            parts.append(_comparison("=", value, _term(item, names)))
     if texts:
         parts.append(f"({value.text} IN ({', '.join(texts)}))")
     if numbers:
@@ -154,38 +175,38 @@ def _in(node: syntax.In) -> str:
     return _negate("(" + " OR ".join(dict.fromkeys(parts)) + ")", node.negated)
 
 
-def _like(node: syntax.Like) -> str:
+def _like(node: syntax.Like, names: Names) -> str:
     # Written anew with `\` as escape: Spark takes no escape character beyond 16 bits.
     parts = patterns.like_parts(node.pattern, node.escape)
     escaped = (p[0] if isinstance(p, tuple) else "".join("\\" + c if c in "%_\\" else c for c in p) for p in parts)
-    return _text_test(node.value, f"LIKE {_text(''.join(escaped))}", node.negated)
+    return _text_test(node.value, f"LIKE {_text(''.join(escaped))}", node.negated, names)
 
 
-def _rlike(node: syntax.RLike) -> str:
-    return _text_test(node.value, f"RLIKE {_text(node.pattern)}", node.negated)
+def _rlike(node: syntax.RLike, names: Names) -> str:
+    return _text_test(node.value, f"RLIKE {_text(node.pattern)}", node.negated, names)
 
 
-def _text_test(value: Value, test: str, negated: bool) -> str:
-    text = _term(value).text
+def _text_test(value: Value, test: str, negated: bool, names: Names) -> str:
+    text = _term(value, names).text
     return _negate(f"({text} {test})", negated) if text else _NULL
 
 
-def _is_null(node: syntax.IsNull) -> str:
-    return _negate(_term(node.value).missing, node.negated)
+def _is_null(node: syntax.IsNull, names: Names) -> str:
+    return _negate(_term(node.value, names).missing, node.negated)
 
 
-def _is_truth(node: syntax.IsTruth) -> str:
-    return f"({render(node.condition)} IS {'NOT ' * node.negated}{'TRUE' if node.truth else 'FALSE'})"
+def _is_truth(node: syntax.IsTruth, names: Names) -> str:
+    return f"({render(node.condition, names)} IS {'NOT ' * node.negated}{'TRUE' if node.truth else 'FALSE'})"
 
 
-def _truth(node: syntax.Truth) -> str:
-    return _term(node.value).boolean or _NULL
+def _truth(node: syntax.Truth, names: Names) -> str:
+    return _term(node.value, names).boolean or _NULL
 
 
-def _call(node: syntax.Call) -> str:
+def _call(node: syntax.Call, names: Names) -> str:
     if node.name in syntax.XPATH_FUNCTIONS:
-        return _xpath(node) or _NULL
-    first, second = map(_term, node.args)
+        return _xpath(node, names) or _NULL
+    first, second = (_term(argument, names) for argument in node.args)
     if node.name == "array_contains":
         return _array_contains(first, second)
     return f"{node.name}({first.text}, {second.text})" if first.text and second.text else _NULL
@@ -225,34 +246,34 @@ def _as_time(term: _Term) -> str | None:
 # -- values
 
 
-def _term(node: Value) -> _Term:
+def _term(node: Value, names: Names) -> _Term:
     if isinstance(node, Literal):
         return _constant(node.value)
     if isinstance(node, Field):
-        return _field(node.path)
+        return _field(node.path, names)
     if node.name in syntax.XPATH_FUNCTIONS:
-        return _xpath_term(node)
+        return _xpath_term(node, names)
     if node.name in ("lower", "upper", "length"):
-        text = _term(node.args[0]).text
+        text = _term(node.args[0], names).text
         if text is None:
-            return _Term("TRUE")
+            return _NOTHING
         applied = f"{node.name}({text})"
         if node.name == "length":
             return _computed(f"CAST({applied} AS DOUBLE)")
         return _Term(f"({applied} IS NULL)", f"({applied} IS NOT NULL)", text=applied)
-    numbers = [_term(argument).number for argument in node.args]
+    numbers = [_term(argument, names).number for argument in node.args]
     if not all(numbers):
-        return _Term("TRUE")
+        return _NOTHING
     return _computed(_CALCULATIONS[node.name](*numbers))
 
 
-def _xpath(node: syntax.Call) -> str | None:
+def _xpath(node: syntax.Call, names: Names) -> str | None:
     """Spark's function of that name, asked only of what it can parse: it raises on anything else.
 
     There is no other way to ask Spark whether a text is XML than to let its own parser try, which scala-xml, part of
     Spark, does with the same settings. Spark takes a call by name for nondeterministic, so it moves it nowhere.
     """
-    text, path = _term(node.args[0]).text, node.args[1]
+    text, path = _term(node.args[0], names).text, node.args[1]
     if text is None or not isinstance(path, Literal) or not isinstance(path.value, str):
         return None
     guards = (
@@ -263,10 +284,10 @@ def _xpath(node: syntax.Call) -> str | None:
     return f"(CASE WHEN {' AND '.join(guards)} THEN {node.name}({text}, {_text(path.value)}) END)"
 
 
-def _xpath_term(node: syntax.Call) -> _Term:
-    found = _xpath(node)
+def _xpath_term(node: syntax.Call, names: Names) -> _Term:
+    found = _xpath(node, names)
     if found is None:
-        return _Term("TRUE")
+        return _NOTHING
     if node.name == "xpath_string":
         return _Term(f"({found} IS NULL)", f"({found} IS NOT NULL)", text=found)
     term = _computed(f"CAST({found} AS DOUBLE)")
@@ -279,7 +300,7 @@ def _computed(number: str) -> _Term:
 
 def _constant(value: syntax.Scalar) -> _Term:
     if value is None:
-        return _Term("TRUE")
+        return _NOTHING
     if isinstance(value, bool):
         return _Term("FALSE", "TRUE", boolean="TRUE" if value else "FALSE")
     if isinstance(value, str):
@@ -290,32 +311,65 @@ def _constant(value: syntax.Scalar) -> _Term:
     return _Term("FALSE", "TRUE", number=_double(value), whole=exact)
 
 
-def _field(path: tuple[str, ...]) -> _Term:
+def _field(path: tuple[str, ...], names: Names) -> _Term:
     head, rest = path[0], path[1:]
     if head in _COLUMNS:
-        return _column(head) if not rest else _Term("TRUE")
+        return _column(head, _COLUMNS[head]) if not rest else _NOTHING
     if head == "data":
-        if not rest:  # a binary payload is no JSON, but it is there
-            whole = _dynamic(_PAYLOAD)
-            return msgspec.structs.replace(whole, missing=f"(data IS NULL OR is_variant_null({_PAYLOAD}))")
-        return _dynamic(_walk(_PAYLOAD, rest))
-    if head == "attributes":
-        if not rest:
-            return _Term("(coalesce(size(attributes), 0) <= 0)")
-        return _dynamic(_attribute(rest[0])) if len(rest) == 1 and _can_be_attribute(rest[0]) else _Term("TRUE")
-    payload = _walk(_PAYLOAD, path)
-    if not _can_be_attribute(head):
-        return _dynamic(payload)
+        return _payload(rest, names)
+    if head == "attributes" and not rest:
+        return _Term("(coalesce(size(attributes), 0) <= 0)") if names.has_attributes else _NOTHING
+    is_attribute = head == "attributes"
+    name = rest[0] if is_attribute else head
+    column = _column(name, names.beside[name]) if name in names.beside else _NOTHING
+    attribute = _attribute(name) if names.has_attributes and _can_be_attribute(name) else _NOTHING
+    if is_attribute:
+        return _first_of(column, attribute) if len(rest) == 1 else _NOTHING
+    payload = _payload(path, names)
     if rest:  # an attribute hides the field of that name, and has no fields itself
-        return _dynamic(f"(CASE WHEN {_attribute(head)} IS NULL THEN {payload} END)")
-    return _dynamic(f"coalesce({_attribute(head)}, {payload})")
+        absent = [column.missing] if column is not _NOTHING else []
+        absent += [f"{attribute.variant} IS NULL"] if attribute is not _NOTHING else []
+        if not absent or payload is _NOTHING:
+            return payload
+        return _dynamic(f"(CASE WHEN {' AND '.join(absent)} THEN {payload.variant} END)")
+    return _first_of(column, _first_of(attribute, payload))
 
 
-def _column(name: str) -> _Term:
-    column, kind = f"`{name}`", _COLUMNS[name]
+def _payload(path: tuple[str, ...], names: Names) -> _Term:
+    if names.payload is None:
+        return _NOTHING
+    if path:
+        return _dynamic(_walk(names.payload, path))
+    whole = _dynamic(names.payload)  # a binary payload is no JSON, but it is there
+    return msgspec.structs.replace(whole, missing=f"(data IS NULL OR is_variant_null({names.payload}))")
+
+
+def _first_of(one: _Term, other: _Term) -> _Term:
+    """One where it is not NULL, else the other, which is a VARIANT or nothing."""
+    if one is _NOTHING or other is _NOTHING:
+        return other if one is _NOTHING else one
+    if one.variant is not None:
+        return _dynamic(f"coalesce({one.variant}, {other.variant})")
+
+    def either(mine: str | None, its: str | None) -> str:
+        return f"(CASE WHEN {one.missing} THEN {its}{f' ELSE {mine}' if mine else ''} END)"
+
+    return _Term(
+        missing=f"({one.missing} AND {other.missing})",
+        comparable=f"({one.comparable} OR {other.comparable})",
+        text=either(one.text, other.text),
+        number=either(one.number, other.number),
+        whole=either(one.whole, other.whole),
+        boolean=either(one.boolean, other.boolean),
+        variant=either(None, other.variant),
+    )
+
+
+def _column(name: str, kind: str) -> _Term:
+    column = "`" + name.replace("`", "``") + "`"
     missing, present = f"({column} IS NULL)", f"({column} IS NOT NULL)"
-    if kind == values.NUMBER:
-        whole = column if name == "offset" else None
+    if kind in (values.NUMBER, WHOLE):
+        whole = f"CAST({column} AS BIGINT)" if kind == WHOLE else None
         return _Term(missing, present, number=f"CAST({column} AS DOUBLE)", whole=whole)
     if kind == values.TEXT:
         return _Term(missing, present, text=column)
@@ -343,8 +397,8 @@ def _can_be_attribute(name: str) -> bool:
     return NAME.match(name) is not None and len(name) <= _ATTRIBUTE_LENGTH and name not in RESERVED
 
 
-def _attribute(name: str) -> str:
-    return f"try_element_at(attributes, '{name}')"
+def _attribute(name: str) -> _Term:
+    return _dynamic(f"try_element_at(attributes, '{name}')")
 
 
 def _walk(variant: str, path: tuple[str, ...]) -> str:
@@ -392,10 +446,10 @@ def _whole(value: int) -> str:
     return f"({value}L)" if value < 0 else f"{value}L"
 
 
-_PAYLOAD = "try_parse_json(data)"
 _TIMESTAMP = _text(f"^(?:{values.TIMESTAMP_TEXT})\\z")
 _COLUMNS: dict[str, str] = {
-    **dict.fromkeys(("offset", "priority", "ttl"), values.NUMBER),
+    "offset": WHOLE,
+    **dict.fromkeys(("priority", "ttl"), values.NUMBER),
     **dict.fromkeys(("arrived", "time"), values.TIME),
     **dict.fromkeys(("id", "source", "type", "subject", "ack", "cancel", "correlation_id"), values.TEXT),
     **dict.fromkeys(("classification", "datacontenttype"), values.TEXT),
@@ -411,7 +465,7 @@ _CALCULATIONS: dict[str, Callable[..., str]] = {
     "abs": lambda value: f"abs({value})",
     "distance_km": _distance,
 }
-_CONDITIONS: dict[type, Callable[[Any], str]] = {
+_CONDITIONS: dict[type, Callable[[Any, Names], str]] = {
     syntax.Compare: _compare,
     syntax.Between: _between,
     syntax.In: _in,

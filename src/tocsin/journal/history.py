@@ -32,7 +32,7 @@ from tocsin.journal.contract import Block, Journal
 from tocsin.journal.sieve import Flags, Report, Sieve
 from tocsin.model import Event
 
-__all__ = ["Report", "first_of", "moment_of", "of_id", "pieces", "scan", "search"]
+__all__ = ["Report", "first_of", "kept_blocks", "moment_of", "not_expired", "of_id", "pieces", "scan", "search"]
 
 _FEW = 24  # a block of fewer events is read as events: Arrow columns cost more to set up than they save
 _MANY = 8  # filters: from here on an index over all of them is quicker than a sieve for each
@@ -92,7 +92,7 @@ def pieces(
         return
     if not isinstance(bound, Within | Since):
         quest.now = now
-    for block in _blocks(journal, first, upto):
+    for block in kept_blocks(journal, first, upto):
         with contextlib.suppress(TrimmedError):  # it has gone since it was found
             for offsets in quest.offsets(block, first, upto):
                 yield offsets.tolist()
@@ -127,7 +127,7 @@ def scan(
     if not isinstance(filters, Matcher):
         sieves = {key: Sieve(each, system=system, priorities=priorities) for key, each in filters.items()}
         matcher = Matcher(filters.items()) if len(filters) > _MANY else None
-    for block in _blocks(journal, first, last):
+    for block in kept_blocks(journal, first, last):
         known = block.statistics
         hopeful = {key: sieve for key, sieve in sieves.items() if sieve.may_match(known)}
         if not (hopeful if sieves or matcher is None else anything.may_match(known)):
@@ -202,7 +202,7 @@ class _Quest:
             return
         batch = segments.between(block.batch(), first, last)
         report.rows += batch.num_rows
-        only = _not_expired(batch, self.now) if self.now is not None else None
+        only = not_expired(batch, self.now) if self.now is not None else None
         offsets = batch.column("offset").to_numpy()
         for places in self.sieve.rows(batch, report, only=only, backwards=backwards):
             if self.alive is None:
@@ -237,7 +237,7 @@ def _newest(quest: _Quest, journal: Journal, first: int, upto: int, count: int) 
     """The newest `count`, found from the end and given from the beginning."""
     found = []
     missing = count
-    for block in _blocks(journal, first, upto, backwards=True):
+    for block in kept_blocks(journal, first, upto, backwards=True):
         with contextlib.suppress(TrimmedError):  # it has gone since it was found
             for offsets in quest.offsets(block, first, upto, backwards=True):
                 found.append(offsets[:missing])
@@ -279,7 +279,7 @@ def of_id(journal: Journal, id: str, source: str | None = None) -> list[Event]:
     return []
 
 
-def _blocks(journal: Journal, first: int, last: int, *, backwards: bool = False) -> Iterator[Block]:
+def kept_blocks(journal: Journal, first: int, last: int, *, backwards: bool = False) -> Iterator[Block]:
     """Blocks of a range, of which some may have been trimmed, even while we look."""
     begun = False
     while last >= max(first, 1):
@@ -307,7 +307,7 @@ def _made(batch: pa.RecordBatch, places: Any, report: Report) -> list[Event]:
     return rows.from_arrow(batch.take(pa.array(places, pa.int64())))
 
 
-def _not_expired(batch: pa.RecordBatch, now: int) -> Flags:
+def not_expired(batch: pa.RecordBatch, now: int) -> Flags:
     """As `rows.expires` has it, for a whole batch."""
     lives = np.rint(batch.column("ttl").to_numpy(zero_copy_only=False) * SECOND)  # NULL becomes NaN
     forever = np.isnan(lives)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from msgspec.structs import astuple
@@ -114,24 +115,22 @@ class Store:
         """Store a draft in one transaction."""
         db = self.db
         self._pages += _COMMIT_PAGES
-        blocks = list(draft.blocks())
-        size = sum(len(block.data) for block in blocks) + sum(len(value or b"") for value in draft.state.values())
+        size = sum(len(value or b"") for value in draft.state.values())
         self._pages += (size + 100 * len(draft.notes)) // _PAGE
-        if not (draft.notes or draft.writers) and len(blocks) + len(draft.state) == 1 and blocks:
-            crashpoints.reach("before-commit")
-            db.execute(_INSERT, astuple(blocks[0]))
-            crashpoints.reach("after-commit")
-            return
-        if size <= _SMALL and len(blocks) + len(draft.state) <= _MOST_ENTRIES and not (draft.notes or draft.writers):
-            entries = [(*astuple(block), *_NO_STATE) for block in blocks]
-            entries += [(*_NO_BLOCK, name, value) for name, value in draft.state.items()]
-            crashpoints.reach("before-commit")
-            values = ", ".join([_ENTRY] * len(entries))
-            db.execute(f"INSERT INTO entries VALUES {values}", [each for entry in entries for each in entry])
-            crashpoints.reach("after-commit")
-            return
+        blocks: Iterable[Stored] = map(self._counted, draft.blocks())
+        if not (draft.notes or draft.writers) and draft.block_count + len(draft.state) <= _MOST_ENTRIES:
+            few = blocks = list(blocks)
+            if len(few) == 1 and not draft.state:
+                self._at_once(_INSERT, astuple(few[0]))
+                return
+            if size + sum(len(block.data) for block in few) <= _SMALL:
+                entries = [(*astuple(block), *_NO_STATE) for block in few]
+                entries += [(*_NO_BLOCK, name, value) for name, value in draft.state.items()]
+                values = ", ".join([_ENTRY] * len(entries))
+                self._at_once(f"INSERT INTO entries VALUES {values}", [each for entry in entries for each in entry])
+                return
         with self._transaction("commit"):
-            for block in blocks:
+            for block in blocks:  # made one at a time: what comes packed may be large
                 db.execute(_INSERT, astuple(block))
             removed = [(name,) for name, value in draft.state.items() if value is None]
             kept = [(name, value) for name, value in draft.state.items() if value is not None]
@@ -145,6 +144,16 @@ class Store:
                 db.execute("INSERT INTO writers VALUES (?, ?, ?)", (writer, position, pack_offsets(offsets)))
                 if writer.startswith(contract.CLIENT):  # else it would grow for ever
                     db.execute(_FORGET, (writer, writer, contract.POSITIONS_KEPT))
+
+    def _counted(self, block: Stored) -> Stored:
+        self._pages += len(block.data) // _PAGE
+        return block
+
+    def _at_once(self, statement: str, values: Sequence[Any]) -> None:
+        """One statement that is a commit."""
+        crashpoints.reach("before-commit")
+        self.db.execute(statement, values)
+        crashpoints.reach("after-commit")
 
     def highest(self, writer: str) -> int | None:
         """A writer's newest position; None if it has none."""

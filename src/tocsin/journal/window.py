@@ -17,6 +17,7 @@ import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -76,12 +77,12 @@ class HotWindow:
         if None in offsets:
             raise ValueError("only events out of a journal have a place in the window")
         with self._lock:
+            self._events.update(zip(offsets, fresh, strict=True))  # type: ignore[arg-type]
             self._rows.update(rows)
             for start in range(0, len(fresh), _SAMPLED):  # looking into every payload would take longer than matching
                 group = offsets[start : start + _SAMPLED]
                 first = fresh[start]
                 size = len(group) * (size_of(first) + len(rows.get(first.offset or 0, b"")))
-                self._events.update(zip(group, fresh[start : start + _SAMPLED], strict=True))  # type: ignore[arg-type]
                 self._sizes.append((group, size))  # type: ignore[arg-type]
                 self._bytes += size
             while self._bytes > self._max_bytes and self._sizes:
@@ -89,9 +90,8 @@ class HotWindow:
 
     def _pop(self) -> None:
         group, size = self._sizes.popleft()
-        for offset in group:
-            self._events.pop(offset, None)
-            self._rows.pop(offset, None)
+        for held in (self._events, self._rows):
+            deque(map(held.pop, group, repeat(None)), maxlen=0)
         self._bytes -= size
 
     def row(self, offset: int) -> bytes | None:
@@ -134,6 +134,10 @@ class HotWindow:
     def get_many(self, offsets: Sequence[int]) -> list[Event | None]:
         """Return the events of several offsets, in their order; ascending offsets are read quickest."""
         return [self.get(offset) for offset in offsets]
+
+    def held(self, offset: int) -> Event | None:
+        """Return the event at an offset, if it is among the newest."""
+        return self._events.get(offset)
 
     def recent(self, first: int, last: int) -> list[Event] | None:
         """Return the events of a range, if all of them are among the newest."""

@@ -30,15 +30,19 @@ __all__ = ["Caller", "Gate", "GuardedCaller"]
 
 E = TypeVar("E", bound=TocsinError)
 LONGEST_NAME = 256
+WS, HTTP = "ws", "http"
+"""How somebody comes."""
 _log = logging.getLogger("tocsin.net")
 
 
 class Caller:
     """Somebody who was let in. This one may do everything."""
 
-    def __init__(self, name: str, bus: Any) -> None:
+    def __init__(self, name: str, bus: Any, where: str = "", kind: str = HTTP) -> None:
         """Let in under a name, with a face of the bus. Closing the face is going out."""
         self.name, self.bus = name, bus
+        self.where, self.kind = where, kind
+        """The address it comes from, and how: `ws` or `http`."""
         self.scope: Filter | None = None
         """All that it may see; None: everything. What `sees` says, for whoever asks a journal rather than an event."""
         self.filter_limits = DEFAULT
@@ -68,8 +72,16 @@ class Caller:
             ForbiddenError: no.
         """
 
+    def may(self, right: str, subject: str = "") -> bool:
+        """As `check`, for what is then left out rather than refused."""
+        return True
+
     def sees(self, event: Event) -> bool:
         """May it know of an event?"""
+        return True
+
+    def is_own(self, name: str) -> bool:
+        """Is this a name of its own?"""
         return True
 
     def spend(self, events: int, size: int) -> None:
@@ -125,10 +137,10 @@ class Caller:
 class GuardedCaller(Caller):
     """Somebody with a token."""
 
-    def __init__(self, name: str, principal: Principal, bus: Any, gate: Gate, where: str) -> None:
+    def __init__(self, name: str, principal: Principal, bus: Any, gate: Gate, where: str, kind: str) -> None:
         """Let in under a name that is the token's."""
-        self.principal, self._gate, self._where = principal, gate, where
-        super().__init__(name, bus)
+        self.principal, self._gate = principal, gate
+        super().__init__(name, bus, where, kind)
         self.bus = Guard(bus, self)
         self.scope = principal.scope.filter(system=True)
         self.filter_limits = principal.filter_limits
@@ -147,9 +159,17 @@ class GuardedCaller(Caller):
         if not self.principal.rights.prefixes(right):
             self.check(right)
 
+    def may(self, right: str, subject: str = "") -> bool:
+        """See `Caller.may`."""
+        return self.principal.rights.allow(right, subject)
+
     def sees(self, event: Event) -> bool:
         """See `Caller.sees`."""
         return self.principal.scope.sees(event)
+
+    def is_own(self, name: str) -> bool:
+        """See `Caller.is_own`."""
+        return self.principal.may_be(name)
 
     def spend(self, events: int, size: int) -> None:
         """See `Caller.spend`."""
@@ -180,7 +200,7 @@ class GuardedCaller(Caller):
 
     def refused(self, error: E, why: str) -> E:
         """See `Caller.refused`."""
-        self._gate.refusals.note(why, error.message, name=self.name, token=self.principal.token, where=self._where)
+        self._gate.refusals.note(why, error.message, name=self.name, token=self.principal.token, where=self.where)
         return error
 
     def again(self, name: str) -> GuardedCaller:
@@ -189,7 +209,7 @@ class GuardedCaller(Caller):
         Raises:
             ForbiddenError: it is another's.
         """
-        return self._gate.enter(self.principal, name, self._where)
+        return self._gate.enter(self.principal, name, self.where, self.kind)
 
 
 class Gate:
@@ -220,7 +240,9 @@ class Gate:
         """Is a token needed?"""
         return self._tokens is not None and self._tokens.is_used
 
-    def admit(self, token: str | None, name: str | None, where: str, default: str, behind: str = "") -> Caller:
+    def admit(
+        self, token: str | None, name: str | None, where: str, default: str, behind: str = "", kind: str = HTTP
+    ) -> Caller:
         """Let somebody in.
 
         Args:
@@ -229,6 +251,7 @@ class Gate:
             where: the address it comes from.
             default: its name if neither it nor its token says one.
             behind: added to the token's name if it says none, so that two who share a token are not taken for one.
+            kind: how it comes.
 
         Raises:
             UnauthorizedError: the token is missing, wrong, expired or revoked.
@@ -242,7 +265,7 @@ class Gate:
             self._tokens.look()
         if self._tokens is None or not self._tokens.is_used:
             known = name if name is not None else default
-            caller = Caller(known, self._face(known))
+            caller = Caller(known, self._face(known), where, kind)
             self._callers.add(caller)
             return caller
         try:
@@ -254,9 +277,9 @@ class Gate:
         if principal is None or principal.token != found:
             principal = self._principals[found.id] = Principal(found, self.now())
         own = f"{principal.name}/{behind}" if behind else principal.name
-        return self.enter(principal, name if name is not None else own, where)
+        return self.enter(principal, name if name is not None else own, where, kind)
 
-    def enter(self, principal: Principal, name: str, where: str) -> GuardedCaller:
+    def enter(self, principal: Principal, name: str, where: str, kind: str) -> GuardedCaller:
         """Let in who has shown a token, under a name.
 
         Raises:
@@ -273,10 +296,14 @@ class Gate:
         except (ForbiddenError, OverloadError) as error:
             self.refusals.note(why, error.message, name=name, token=principal.token, where=where)
             raise
-        caller = GuardedCaller(name, principal, self._face(name), self, where)
+        caller = GuardedCaller(name, principal, self._face(name), self, where, kind)
         self._callers.add(caller)
         self._by_token.setdefault(principal.token.id, weakref.WeakSet()).add(caller)
         return caller
+
+    def callers(self) -> list[Caller]:
+        """Who is in."""
+        return [each for each in list(self._callers) if not each.is_gone]
 
     def callers_of(self, principal: Principal) -> list[GuardedCaller]:
         """Who is in with the token of a principal."""

@@ -358,8 +358,12 @@ class Guard:
 
     async def alerts(self) -> Any:
         """See `Bus.alerts`: those within the scope, and one's own."""
+        return (await self._alerts()).alerts
+
+    async def _alerts(self, limit: int | None = None) -> Any:
+        """The same, or the most urgent of them, and how many there are."""
         self._caller.spend_call()
-        return [alert for alert in await self._bus.alerts() if self._knows(alert.event)]
+        return await self._bus._alerts(limit, self._knows)
 
     async def trim(self, **how: Any) -> Any:
         """See `Bus.trim`. It takes an administrator."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tocsin.net.supervisor import Supervisor
     from tocsin.node.pipeline import Node
 
-__all__ = ["LoopLag", "exposition"]
+__all__ = ["LoopLag", "exposition", "totals"]
 
 NAMED: Final = 100
 """Consumers that have figures of their own: those furthest behind. All others are in the totals."""
@@ -119,14 +119,13 @@ def _of_journal(stats: dict[str, Any]) -> Iterator[Metric]:
 
 def _of_node(front: Front) -> Iterator[Metric]:
     node = front.server.node
-    yield _counter("events_published", "Events stored since the node was opened, its own records too.", _stored(node))
-    totals = Counter(node.gone)
-    for mailbox in node.mailboxes.values():
-        totals.update(mailbox.counters)
+    counted = totals(node)
+    stored = "Events stored since the node was opened, its own records too."
+    yield _counter("events_published", stored, counted["published"])
     for name, shown in _NAMES.items():
-        yield _counter(f"events_{name}", f"Events: {shown} since the node was opened.", totals[name])
+        yield _counter(f"events_{name}", f"Events: {shown} since the node was opened.", counted[name])
     yield _counter(
-        "events_expired", "Events not delivered any more: expired, cancelled, or no longer kept.", totals["withdrawn"]
+        "events_expired", "Events not delivered any more: expired, cancelled, or no longer kept.", counted["withdrawn"]
     )
     known = consumers_module.consumers(node)
     yield _gauge("consumers", "Consumers.", len(known))
@@ -145,8 +144,13 @@ def _of_node(front: Front) -> Iterator[Metric]:
     yield _labelled(CounterMetricFamily, "xpath_refused", "XPaths answered with NULL.", ["reason"], refused)
 
 
-def _stored(node: Node) -> int:
-    return node.head - node.boot_head
+def totals(node: Node) -> Counter[str]:
+    """What was published, and what consumers have counted, also those that are gone, since the node was opened."""
+    found = Counter(node.gone)
+    for mailbox in node.mailboxes.values():
+        found.update(mailbox.counters)
+    found["published"] = node.head - node.boot_head
+    return found
 
 
 def _of_detector(node: Node) -> Iterator[Metric]:
@@ -155,6 +159,8 @@ def _of_detector(node: Node) -> Iterator[Metric]:
     stats: dict[str, Any] = detector.stats() if detector is not None else nothing
     figures = stats["definitions"].values()
     yield _gauge("definitions", "Definitions of composite events.", len(node.watcher.placements.records))
+    waiting = len(node.watcher.placements.on_spark) if node.beside.halted is not None else 0
+    yield _gauge("definitions_unlooked", "Definitions that run on Spark, and no Spark is there.", waiting)
     yield _counter("detector_events", "Events looked at for composite events.", stats["events"])
     yield _counter("detected", "Composite events.", sum(stats["detected"].values()))
     yield _gauge("detector_open", "Openers that wait to be completed.", sum(each["open"] for each in figures))
@@ -173,7 +179,7 @@ def _of_pipeline(pipeline: Supervisor | None) -> Iterator[Metric]:
     yield _gauge("pipeline_definitions", "Definitions that run there.", status.definitions)
     yield _counter("pipeline_detected", "Composite events that were found there.", status.detected)
     yield _counter("pipeline_batches", "Batches since it came up.", status.batches)
-    archived, late = status.archived, "How long ago the last one arrived that it has looked at, if there are more"
+    archived, late = status.archived, "How long ago the oldest event arrived that it has yet to look at"
     for name, about, value in (
         ("lag_events", "Events it has yet to look at", status.lag),
         ("lag_seconds", late, status.lag_seconds),

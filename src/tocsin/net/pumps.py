@@ -30,7 +30,7 @@ __all__ = ["FULL", "NOTICE", "REPLAYED", "Pump", "ReceiptsPump", "SubscriptionPu
 REPLAYED, NOTICE = 1, 2
 """Flags of a delivery."""
 _REMEMBERED = 4096
-_BATCH = 1000  # deliveries in one frame, so that none grows without end
+_BATCH = 256  # deliveries in one frame: the client reads it while the next is made
 _AT_ONCE = 128  # and that are taken out of a mailbox at a time; fewer if events are large
 FULL = 1024 * 1024
 """Bytes after which a frame of many parts is sent: what comes next has one of its own."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -28,12 +29,12 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tocsin.errors import NetworkError, ProtocolError
-from tocsin.net.access import Caller, Gate
+from tocsin.net.access import WS, Caller, Gate
 from tocsin.net.doors import Doorkeeper, Tls, check_listening, is_loopback, tls_context
-from tocsin.net.http import Front, Upgraded, guarded, upgraded
+from tocsin.net.http import Files, Front, Upgraded, guarded, upgraded
 from tocsin.net.protocol import LIMITS, REFUSED, Codec, Limits, choose
 from tocsin.net.session import Session
-from tocsin.net.supervisor import Pipeline, Supervisor, supervised
+from tocsin.net.supervisor import Pipeline, Supervisor, supervised, unlooked
 from tocsin.node.pipeline import Node
 from tocsin.security.tokens import TokenStore
 
@@ -78,6 +79,7 @@ class Server:
         routes: tuple[BaseRoute, ...] = (),
         tokens: TokenStore | None = None,
         hosts: frozenset[str] | None = frozenset(),
+        page: Files | None = None,
     ) -> None:
         """Serve the node of a bus.
 
@@ -87,6 +89,7 @@ class Server:
             routes: more routes.
             tokens: whom to let in; None: everybody.
             hosts: by which names it may be called, beside those of loopback; None: by any.
+            page: the files of its page; None: it has a plain one.
         """
         self.node: Node = bus._node
         self.gate = Gate(self.node, bus.as_user, tokens)
@@ -98,7 +101,7 @@ class Server:
         self.sessions: set[Session] = set()
         self._named: dict[str, Session] = {}
         self.draining = False
-        self.http = Front(self, limits)
+        self.http = Front(self, limits, page or {})
         self.app = Starlette(
             routes=[WebSocketRoute("/bus", self._connect), *routes],
             middleware=[Middleware(Doorkeeper, gate=self.gate, hosts=hosts)],
@@ -117,7 +120,7 @@ class Server:
 
         def admit(token: str | None, name: str | None) -> Caller:
             behind = secrets.token_hex(6)
-            caller = self.gate.admit(token, name, where, f"client-{behind}", behind)
+            caller = self.gate.admit(token, name, where, f"client-{behind}", behind, WS)
             caller.watch(lambda error: session.leave(error.message, REFUSED, error))
             socket.let_in()
             return caller
@@ -198,6 +201,7 @@ async def serve(
     tls: Tls | None = None,
     tokens: Tokens | None = None,
     insecure: bool = False,
+    page: Files | None = None,
 ) -> AsyncIterator[Server]:
     """Put the node of a bus on a port while the context is open; the bus stays open after it.
 
@@ -210,6 +214,7 @@ async def serve(
         tls: the paths of a certificate and of its key (PEM).
         tokens: whom to let in: a store, or the path of its file, which need not be there yet. See docs/SECURITY.md.
         insecure: listen off loopback also without TLS or tokens.
+        page: the files of its page, as `tocsin.web.page()` gives them; None: it has a plain one.
 
     Raises:
         NetworkError: it cannot listen there, or should not.
@@ -220,7 +225,7 @@ async def serve(
     has_tokens = store is not None and store.is_used
     check_listening(host, has_tls=context is not None, has_tokens=has_tokens, insecure=insecure)
     hosts = None if insecure and not is_loopback(host) else frozenset({host})
-    server = Server(bus, limits=limits, routes=routes, tokens=store, hosts=hosts)
+    server = Server(bus, limits=limits, routes=routes, tokens=store, hosts=hosts, page=page)
     config = uvicorn.Config(
         server.app,
         host=host,
@@ -269,6 +274,7 @@ async def run(
     tokens: Tokens | None = None,
     insecure: bool = False,
     pipeline: Pipeline | None = None,
+    page: Files | None = None,
     ready: Any = None,
 ) -> None:
     """Open a node and serve it until SIGTERM or SIGINT; then drain, close the node and return.
@@ -282,6 +288,7 @@ async def run(
         tokens: as for `serve`.
         insecure: as for `serve`.
         pipeline: have a Spark pipeline beside the node. Nothing waits for it.
+        page: as for `serve`.
         ready: called with the server once it listens.
     """
     stop = asyncio.Event()
@@ -291,11 +298,13 @@ async def run(
     try:
         async with (
             opening as bus,
-            serve(bus, host, port, limits=limits, tls=tls, tokens=tokens, insecure=insecure) as server,
+            serve(bus, host, port, limits=limits, tls=tls, tokens=tokens, insecure=insecure, page=page) as server,
             contextlib.AsyncExitStack() as beside,
         ):
             if pipeline is not None:
                 server.pipeline = await beside.enter_async_context(supervised(server.node, pipeline, server.url))
+            elif left := unlooked(server.node):
+                logging.getLogger("tocsin").warning("this node runs without Spark: %s", left)
             if ready is not None:
                 ready(server)
             await stop.wait()

@@ -25,7 +25,7 @@ from tocsin.node.pipeline import Node
 __all__ = ["Streams"]
 
 P = TypeVar("P", bound=Pump)
-_OPTIONS = (*Options.__struct_fields__, "placement")
+_OPTIONS = Options.__struct_fields__
 # What was settled makes room for more. Who has settled waits for the answer, and mostly has something else to do then:
 # it is sent before what is next, if it is stored at once. Turns of the loop until then: the keeper writes, the node
 # commits, the keeper hears of it, the answer is made, and written. Nothing but speed depends on it.
@@ -50,7 +50,7 @@ class Streams:
         self._pumps: dict[int, Pump] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}  # what is not open yet
         self._asked: dict[asyncio.Task[None], int] = {}  # the numbers of those commands
-        self._is_pushing = self._stopped = False
+        self._is_pushing = self._is_held = self._stopped = False
         self._turns = 0  # of the loop, until it is pushed
         self._loop = asyncio.get_running_loop()
 
@@ -164,19 +164,23 @@ class Streams:
             return self._settle(frame)
         pump = self._subscription(frame.sub)
         numbers = pump.unsettled(frame.ack)
-        deliveries = pump.to_settle(numbers)
-        self._turns = _ANSWER_FIRST
-        try:
-            stored = set(self._node.post.settle_now(deliveries))
-        except DeliveryError:  # of one of them; all are in somebody's hands, and their time runs
-            pump.taken(numbers)
-            raise
-        finally:
-            self._turns = 0
-        pump.were_settled(deliveries)
+        stored = self._settle_now(pump, numbers)
         if len(stored) != 1:  # none, or some had been settled before, and that is not stored yet
             return self._settled(pump, numbers, stored)
         return stored.pop(), partial(self._are_settled, pump, numbers)
+
+    def _settle_now(self, pump: SubscriptionPump, numbers: list[int]) -> set[asyncio.Future[None]]:
+        """Settle in memory, all or none; returns what says that it is stored."""
+        deliveries = pump.to_settle(numbers)
+        if not self._is_held:  # else who settles all the time would get nothing new
+            self._is_held, self._turns = True, _ANSWER_FIRST
+        try:
+            stored = self._node.post.settle_now(deliveries)
+        except DeliveryError:  # of one of them; all are in somebody's hands, and their time runs
+            pump.taken(numbers)
+            raise
+        pump.were_settled(deliveries)
+        return set(stored)
 
     def _are_settled(self, pump: SubscriptionPump, numbers: list[int], _: object = None) -> Raw:
         pump.forget(numbers)
@@ -193,12 +197,7 @@ class Streams:
         for number in frame.extend:
             await post.extend(pump.delivery(number))
         if numbers := pump.unsettled(frame.ack):
-            deliveries = pump.to_settle(numbers)
-            stored = post.settle_now(deliveries)
-            pump.were_settled(deliveries)
-            for done in dict.fromkeys(stored):
-                await asyncio.shield(done)
-            pump.forget(numbers)
+            await self._settled(pump, numbers, self._settle_now(pump, numbers))
         for number, delay in frame.nak:
             await post.give_back(pump.delivery(number), delay)
         for number, reason in frame.term:
@@ -255,17 +254,18 @@ class Streams:
         """Something may be there to send: look once, for all that comes in this turn of the loop."""
         if not self._is_pushing:
             self._is_pushing = True
-            self._loop.call_soon(self._push_after, self._turns)
+            self._loop.call_soon(self._push_in_turn)
 
-    def _push_after(self, turns: int) -> None:
-        if turns:
-            self._loop.call_soon(self._push_after, turns - 1)
+    def _push_in_turn(self) -> None:
+        if self._turns:
+            self._turns -= 1
+            self._loop.call_soon(self._push_in_turn)
         else:
             self.push()
 
     def push(self) -> None:
         """Send what there is, as far as credit and room go."""
-        self._is_pushing = False
+        self._is_pushing = self._is_held = False
         if self._stopped:
             return
         more = [pump.push() for pump in list(self._pumps.values())]

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import sys
 import time
 from asyncio.subprocess import Process
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,22 +28,25 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from tocsin.clock import SECOND, as_datetime
+from tocsin.clock import SECOND, as_datetime, as_micros
 from tocsin.errors import TocsinError
-from tocsin.model import time_text
+from tocsin.model import Event, time_text
+from tocsin.net.pipelinelog import LOG, bound, last_line, log_file
 from tocsin.node import channel
 from tocsin.node.beside import derived
 from tocsin.node.channel import HEADER, Archived, Settings
 from tocsin.node.pipeline import Node
 
-__all__ = ["LOG", "Pipeline", "Status", "Supervisor", "Trouble", "supervised"]
+__all__ = ["Batch", "Pipeline", "Status", "Supervisor", "Trouble", "supervised", "unlooked"]
 
-LOG: Final = "pipeline.log"
 COMMAND: Final = (sys.executable, "-m", "tocsin.spark.pipeline")
 _FIRST, _LONGEST = 1.0, 60.0  # seconds between an end and the next start
 _STEADY: Final = 60.0  # seconds after which an end counts as the first one
 _GRACE: Final = 10.0  # seconds to end in; what is cut off is done again by the next
-_LARGEST_LOG: Final = 8 << 20
+_TIDY: Final = 60.0  # seconds between two looks at how much it has logged
+_SHOWN: Final = 10  # names in a warning
+_KEPT: Final = 120  # batches of which is told how long they took
+_AT_ONCE: Final = 256  # detections that are made events in one turn of the loop
 _log = logging.getLogger("tocsin.pipeline")
 
 
@@ -59,6 +62,10 @@ class Pipeline(msgspec.Struct, frozen=True):
     """Where the journal is archived; None: it is not."""
     token: str | None = None
     """What lets executors on other machines in."""
+    advertise: str | None = None
+    """Where they reach the node, as `https://host:8420`; None: by this machine's name."""
+    ca: str | None = None
+    """Certificates that they trust instead of the system's."""
 
 
 class Trouble(msgspec.Struct, frozen=True):
@@ -67,6 +74,16 @@ class Trouble(msgspec.Struct, frozen=True):
     message: str
     help: str | None
     at: str
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch that it has done."""
+
+    at: str
+    seconds: float
+    """What it took."""
+    events: int
+    """How much further it has looked with it."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +102,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """So far it has looked; None: not known yet."""
     head: int
     lag: int | None
-    """Events it has yet to look at."""
+    """Events it has yet to look at; None: not known, or nothing is to be looked for."""
     lag_seconds: float | None
-    """How long ago the last one arrived that it has looked at, if there are more."""
+    """How long ago the oldest of these arrived."""
     detected: int
     batches: int
     """Since it came up."""
@@ -99,6 +116,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     trouble: Trouble | None
     next_start: float | None
     """Seconds until it is started again."""
+    history: list[Batch]
+    """The last batches since it came up, the oldest first."""
 
 
 class Supervisor:
@@ -113,30 +132,31 @@ class Supervisor:
         self._process: Process | None = None
         self._spark: str | None = None
         self._batches = 0
+        self._history: deque[Batch] = deque(maxlen=_KEPT)
         self._told: dict[str, Any] = {}
         self._next = 0.0
         self._said: str | None = None
         self._is_known = False  # whether Spark can run here
+        self._subject = ""  # what the trouble is with
         self._stopping = False
         node.beside.expect()
 
     def status(self) -> Status:
         """How it is now."""
         node, progress = self._node, self._node.beside.progress
-        lag = max(0, node.head - progress.offset) if progress is not None else None
-        late = (node.now() - progress.instant) / SECOND if progress is not None and lag else 0.0
-        wanted = node.watcher.placements.on_spark
+        wanted = node.watcher.placements.schedule
+        lag = max(0, node.head - progress.offset) if progress is not None and wanted else None
         return Status(
             state=self.state,
             master=self._settings.master,
             pid=self._process.pid if self._process is not None else None,
             spark=self._spark,
             restarts=self.restarts,
-            definitions=sum(each.is_told for each in wanted),
+            definitions=len(node.watcher.placements.on_spark),
             offset=progress.offset if progress is not None else None,
             head=node.head,
             lag=lag,
-            lag_seconds=round(late, 3) if lag is not None else None,
+            lag_seconds=self._late(lag),
             detected=sum(node.beside.counts.values()),
             batches=self._batches,
             batch_seconds=self._told.get("batch_seconds"),
@@ -145,7 +165,18 @@ class Supervisor:
             archived=self._told.get("archived"),
             trouble=self.trouble,
             next_start=round(max(0.0, self._next - time.monotonic()), 1) if self.state == "waiting" else None,
+            history=list(self._history),
         )
+
+    def _late(self, lag: int | None) -> float | None:
+        """How many seconds the oldest event has waited that was not looked at."""
+        if not lag:
+            return None if lag is None else 0.0
+        node = self._node
+        oldest = node.window.get(node.head - lag + 1)
+        if oldest is None or oldest.arrived is None:  # it was trimmed, and nobody will look at it
+            return 0.0
+        return round(max(0, node.now() - as_micros(oldest.arrived)) / SECOND, 3)
 
     # -- starting and ending
 
@@ -157,7 +188,7 @@ class Supervisor:
             try:
                 await self._once()
             except Exception as error:  # no process could be made, or a defect of ours: the node must go on
-                self._note(f"the Spark pipeline could not be started: {error}", None)
+                self._note("pipeline", f"the Spark pipeline could not be started: {error}", None)
             if self._over():
                 break
             if not self._is_known:  # nobody should wait for what may never come
@@ -177,7 +208,8 @@ class Supervisor:
         """One process, from its start to its end."""
         mine, its = socket.socketpair()
         self._spark, self._batches, self._told = None, 0, {}
-        with mine, its, _log_file(Path(self._settings.directory)) as log:
+        self._history.clear()
+        with mine, its, log_file(Path(self._settings.directory)) as log:
             began = log.tell()
             self._process = process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -195,7 +227,7 @@ class Supervisor:
             reader, writer = await asyncio.open_connection(sock=mine)
             failed: channel.Failed | None = None
             try:
-                failed = await self._answer(reader, writer)
+                failed = await self.answer(reader, writer)
             finally:
                 writer.close()
                 self._node.beside.progress = None
@@ -203,11 +235,16 @@ class Supervisor:
                 self._process = None
         if not self._over():
             if failed is None:
-                said = _last_lines(Path(self._settings.directory, LOG), began)
+                said = last_line(Path(self._settings.directory, LOG), began)
                 what = f"signal {-code}" if code < 0 else f"code {code}"
                 message = f"the Spark pipeline has ended with {what}{said}"
                 failed = channel.Failed(message, f"see {LOG} in {self._settings.directory}")
-            self._note(failed.message, failed.help)
+            # Once Spark is up, only a batch that is done shows that it is over.
+            subject = "detection" if self._was_up() and code >= 0 else "pipeline"
+            self._note(subject, failed.message, failed.help)
+
+    def _was_up(self) -> bool:
+        return self._spark is not None
 
     async def stop(self) -> None:
         """End it, and return when it has ended."""
@@ -216,19 +253,27 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
 
-    def _note(self, message: str, help: str | None) -> None:
+    def _note(self, subject: str, message: str, help: str | None) -> None:
         """Keep what went wrong, and say it, but not again and again."""
-        self.trouble = Trouble(message, help, time_text(as_datetime(self._node.now())))
+        self.trouble, self._subject = Trouble(message, help, time_text(as_datetime(self._node.now()))), subject
         if message != self._said:
             self._said = message
             _log.error("%s", message if help is None else f"{message} ({help})")
 
+    def _mended(self, *subjects: str) -> None:
+        """This works: what went wrong with it last is over."""
+        if self._subject in subjects:
+            self.trouble, self._said, self._subject = None, None, ""
+
     # -- answering
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> channel.Failed | None:
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> channel.Failed | None:
         """Answer until it hangs up; returns what it said in the end."""
-        failed = None
+        failed, tidied = None, time.monotonic()
         while True:
+            if time.monotonic() > tidied + _TIDY:
+                tidied = time.monotonic()
+                await asyncio.to_thread(bound, Path(self._settings.directory))
             try:
                 body = await reader.readexactly(HEADER.unpack(await reader.readexactly(HEADER.size))[0])
                 message = channel.decode(body)
@@ -248,12 +293,24 @@ class Supervisor:
                 version, wanted = beside.definitions()
                 return None if version == message.version else channel.Definitions(version, wanted)
             case channel.Found():
-                events = [derived(*msgspec.structs.astuple(each)) for each in message.events]
-                place = (message.version, message.writer, message.position, message.upto, message.instant)
-                return await beside.store(*place, events)
+                return await self._store(message)
+            case channel.Wants():
+                lanes = self._node.lanes  # asked ten times a second, and there may be many
+                if lanes.version == message.version:
+                    return None
+                return channel.Subscriptions(lanes.version, lanes.elsewhere())
+            case channel.Matched():
+                self._node.lanes.matched(message.version, message.first, message.last, message.found)
+                self._mended("matching")
+            case channel.Recall():
+                return beside.counted
             case channel.Counted():
-                with contextlib.suppress(TocsinError):  # one may be missing; the next says how far it goes
-                    await beside.store_statistics(message.writer, message.position, message.data)
+                try:
+                    await beside.store_statistics(message.counted, message.data)
+                except TocsinError:  # a full disk, say: publishers hear of it, and statistics are told later
+                    return False
+                self._mended("statistics")
+                return True
             case channel.Report():
                 self._reported(message)
             case channel.Fit():
@@ -263,18 +320,46 @@ class Supervisor:
                 self.state, self._is_known = "unfit", True
                 why = f"Spark cannot run here, so that composite events are looked for on the node: {message.message}"
                 beside.refuse(why)
-                self._note(why, message.help)
+                if left := unlooked(self._node):
+                    _log.warning("%s", left)
+                self._note("pipeline", why, message.help)
             case channel.Up():
-                self.state, self._spark, self.trouble, self._said = "up", message.spark, None, None
+                self.state, self._spark = "up", message.spark
+                self._mended("pipeline")
         return None
+
+    async def _store(self, found: channel.Found) -> channel.Outcome:
+        """Store what a batch has found. What prevents it is the node's trouble: Spark waits, and is not to blame."""
+        events: list[Event] = []
+        for start in range(0, len(found.events), _AT_ONCE):
+            events += [derived(*msgspec.structs.astuple(each)) for each in found.events[start : start + _AT_ONCE]]
+            await asyncio.sleep(0)  # there may be very many, and others wait
+        try:
+            place = (found.version, found.writer, found.position, found.upto, found.instant)
+            is_stored = await self._node.beside.store(*place, events, found.traceparent, found.piece, found.is_last)
+        except TocsinError as error:
+            message = f"what Spark has detected could not be stored, and is told again: {error.message}"
+            self._note("storing", message, error.help)
+            return "later"
+        self._mended("storing")
+        return "stored" if is_stored else "stale"
 
     def _reported(self, report: channel.Report) -> None:
         if report.progress is not None:
-            self._batches += report.batch_seconds is not None
+            if report.batch_seconds is not None:
+                self._batches += 1
+                before = self._node.beside.progress
+                more = report.progress.offset - before.offset if before is not None else 0
+                now = time_text(as_datetime(self._node.now()))
+                self._history.append(Batch(now, report.batch_seconds, max(0, more)))
             self._node.beside.report(report.progress)
         for name in ("batch_seconds", "state_rows", "state_bytes", "archived"):
             if (value := getattr(report, name)) is not None:
                 self._told[name] = value
+        if report.batch_seconds is not None:
+            self._mended("detection")
+        if report.archived is not None:
+            self._mended("archive")
         if report.trouble is not None:
             self._note(*report.trouble)
 
@@ -284,11 +369,12 @@ async def supervised(node: Node, pipeline: Pipeline, url: str) -> AsyncIterator[
     """A pipeline beside a node while the context is open; `url` is where clients reach the node."""
     settings = Settings(
         journal=pipeline.journal,
-        url=url.replace("ws", "http", 1),
+        url=pipeline.advertise or _reached(url),
         token=pipeline.token,
         master=pipeline.master,
         directory=pipeline.directory,
         lake=pipeline.lake,
+        ca=pipeline.ca,
     )
     supervisor = Supervisor(node, settings)
     task = asyncio.get_running_loop().create_task(supervisor.run())
@@ -305,6 +391,41 @@ async def supervised(node: Node, pipeline: Pipeline, url: str) -> AsyncIterator[
         await asyncio.gather(task, return_exceptions=True)
 
 
+def _reached(url: str) -> str:
+    """Where others reach a node that listens at a url: an address that means any of this machine's is none to go to."""
+    for anywhere in ("//0.0.0.0:", "//[::]:"):
+        url = url.replace(anywhere, f"//{socket.getfqdn()}:", 1)
+    return url.replace("ws", "http", 1)
+
+
+def unlooked(node: Node) -> str:
+    """What to say of definitions and consumers that run on Spark where there is none; empty: there are none such."""
+    names = node.watcher.placements.on_spark
+    waiting = sorted(
+        member
+        for mailbox in node.mailboxes.values()
+        if mailbox.options.placement == "spark"
+        for member in mailbox.members
+    )
+    said = []
+    if names:
+        said.append(
+            f"{len(names)} definitions run on Spark, and are not looked for ({_listed(names)}); what comes is kept, "
+            "and looked at later. To have one looked for here: tocsin define NAME … --replace --placement node"
+        )
+    if waiting:
+        said.append(
+            f"{len(waiting)} consumers are matched on Spark, and get nothing new ({_listed(waiting)}); what comes is "
+            "kept, and delivered later. To have one matched here, subscribe under another name: a consumer's placement "
+            "is fixed"
+        )
+    return ". ".join(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
 async def _ended(process: Process) -> int:
     """Wait until a process that has hung up is gone, and see to it."""
     try:
@@ -314,24 +435,3 @@ async def _ended(process: Process) -> int:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         return await process.wait()
-
-
-def _log_file(directory: Path) -> Any:
-    """The file for what the process says; what was said long ago makes room."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = directory / LOG
-    with contextlib.suppress(OSError):
-        if path.stat().st_size > _LARGEST_LOG:
-            os.replace(path, path.with_suffix(".log.1"))
-    return path.open("ab")
-
-
-def _last_lines(path: Path, began: int) -> str:
-    """The last line that the process has said, for people."""
-    try:
-        with path.open("rb") as file:
-            file.seek(began)
-            lines = [line.strip() for line in file.read()[-4096:].decode(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        return ""
-    return f": {lines[-1][:300]}" if lines else ""

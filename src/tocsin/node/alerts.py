@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from tocsin.clock import as_datetime
 from tocsin.delivery.board import Alert, Status, Step, is_tracked, status_of, steps
 from tocsin.delivery.durable import PLACE, dump_place
 from tocsin.delivery.mailbox import Notice
 from tocsin.errors import CancelError, TocsinError, TrimmedError, UnknownEventError
-from tocsin.journal import contract, history
+from tocsin.filters.filter import Filter
+from tocsin.journal import contract, history, rows
 from tocsin.journal.contract import Note
+from tocsin.journal.gather import Gathering
 from tocsin.journal.rows import expires
+from tocsin.journal.sieve import Report, Sieve
 from tocsin.model import Event
 from tocsin.node.pipeline import Node, seen_through
 
 CANCELLED = "tocsin.cancelled"
 MARK = contract.CANCELLED
+_TRACKED: Final = Filter("ttl IS NOT NULL OR ack != 'none'")  # as `is_tracked` has it
+_SLICE: Final = 64  # alerts between which others get the loop
 
-__all__ = ["CANCELLED", "MARK", "alerts", "audit", "cancel", "locate", "status"]
+__all__ = ["CANCELLED", "MARK", "Live", "alerts", "audit", "cancel", "locate", "status"]
 
 
 async def locate(node: Node, id: str, source: str | None) -> Event:
@@ -132,26 +142,62 @@ async def audit(node: Node, id: str, source: str | None) -> list[Step]:
     return sorted(found, key=lambda step: step.at)
 
 
-async def alerts(node: Node) -> list[Alert]:
-    """Live events with ttl or ack, oldest first, and who has acknowledged them."""
-    found = await asyncio.to_thread(_tracked, node.journal)
+class Live(NamedTuple):
+    """Live alerts."""
+
+    alerts: list[Alert]
+    total: int
+    """How many there are, also if fewer were asked for."""
+
+
+async def alerts(node: Node, limit: int | None = None, knows: Callable[[Event], bool] | None = None) -> Live:
+    """Live events with ttl or ack, oldest first, and who has acknowledged them. However many, the loop goes on.
+
+    Args:
+        node: the node.
+        limit: the most urgent ones only: those of the highest priority, the newest first.
+        knows: which of them may be told of; None: all.
+    """
+    found = await asyncio.to_thread(_tracked, node.journal, node.now())
     now = node.now()
-    return [_alert(node, event) for event in found if node.post.refuses(event, now) is None]
+    living: list[Event] = []
+    for place in range(0, len(found), _SLICE):
+        some = found[place : place + _SLICE]
+        living += [each for each in some if node.post.refuses(each, now) is None and (knows is None or knows(each))]
+        await asyncio.sleep(0)
+    shown = living if limit is None else sorted(living, key=lambda each: (-each.priority, -(each.offset or 0)))[:limit]
+    made: list[Alert] = []
+    for place in range(0, len(shown), _SLICE):
+        some = shown[place : place + _SLICE]
+        notes = await asyncio.to_thread(partial(_notes, node.journal, some))
+        made += [_alert(node, event, mine) for event, mine in zip(some, notes, strict=True)]
+    return Live(made, len(living))
 
 
-def _tracked(journal: contract.Journal) -> list[Event]:
-    """Events with ttl or ack. Runs in a worker thread, so it looks at the journal only."""
-    while True:
-        with contextlib.suppress(TrimmedError):  # trimmed while we look: begin anew
-            return [
-                event
-                for block in journal.blocks(journal.kept)
-                if block.statistics is None or block.statistics.tracked
-                for event in block.events()
-                if is_tracked(event) and not event.type.startswith("tocsin.")
-            ]
+def _tracked(journal: contract.Journal, now: int) -> list[Event]:
+    """Events with ttl or ack that have not expired. Runs in a worker thread, so it looks at the journal only."""
+    sieve, report, gathering = Sieve(_TRACKED), Report(), Gathering()
+    found: list[Event] = []
+
+    def take(batches: Iterable[pa.RecordBatch]) -> None:
+        for batch in batches:
+            for piece in sieve.rows(batch, report, only=history.not_expired(batch, now)):
+                found.extend(rows.from_arrow(batch.take(pa.array(piece, pa.int64()))))
+
+    for block in history.kept_blocks(journal, journal.kept, journal.head):
+        known = block.statistics
+        is_over = known is not None and known.expires is not None and known.expires <= now
+        if not is_over and sieve.may_match(known):
+            with contextlib.suppress(TrimmedError):  # it has gone since it was found
+                take(gathering.add(block))
+    take(gathering.rest())
+    return found
 
 
-def _alert(node: Node, event: Event) -> Alert:
-    known = status_of(event, node.mailboxes.values(), node.journal.notes(event.offset or 0), node.head)
+def _notes(journal: contract.Journal, events: list[Event]) -> list[list[Note]]:
+    return [journal.notes(event.offset or 0) for event in events]
+
+
+def _alert(node: Node, event: Event, notes: list[Note]) -> Alert:
+    known = status_of(event, node.mailboxes.values(), notes, node.head)
     return Alert(event, known.acked, known.pending)

@@ -1,7 +1,8 @@
 """What a node and its Spark pipeline say to each other: messages on a pair of sockets that only the two have.
 
-    pipeline  Begin ─▶ Settings      Look ─▶ Definitions      Found ─▶ true, or false: stale
-              Fit, Unfit, Up, Counted, Report, Failed ─▶ nothing
+    pipeline  Begin ─▶ Settings      Look ─▶ Definitions      Found ─▶ stored, stale, or later: ask again
+              Wants ─▶ Subscriptions      Recall ─▶ what was counted      Counted ─▶ true, or false: later
+              Fit, Unfit, Up, Matched, Report, Failed ─▶ nothing
 
 The pipeline asks, the node answers, one question after the other. A message is four bytes of length and MessagePack.
 The node has made the pair and given one end to the process it started: nobody else can speak here, so nothing is
@@ -13,7 +14,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -32,16 +33,23 @@ __all__ = [
     "Found",
     "Line",
     "Look",
+    "Matched",
     "Message",
+    "Outcome",
+    "Recall",
     "Report",
     "Settings",
+    "Subscriptions",
     "Unfit",
     "Up",
+    "Wants",
     "decode",
     "pack",
 ]
 
 HEADER: Final = struct.Struct(">I")
+Outcome = Literal["stored", "stale", "later"]
+"""What became of a batch; `later`: it could not be stored now, a full disk say, and must be told again."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -59,6 +67,8 @@ class Settings(msgspec.Struct, array_like=True, frozen=True):
     """Where the pipeline keeps its own: checkpoints, and what it logs."""
     lake: str | None
     """Where the journal is archived; None: it is not."""
+    ca: str | None = None
+    """Certificates to trust when the node is reached by https."""
 
 
 class Definitions(msgspec.Struct, array_like=True, frozen=True):
@@ -119,7 +129,7 @@ class Look(msgspec.Struct, tag=True, array_like=True, frozen=True):
 
 
 class Found(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """A batch is done; see `Beside.store`."""
+    """A batch is done, or a piece of what it has found; see `Beside.store`. Answer: an `Outcome`."""
 
     version: str
     writer: str
@@ -127,14 +137,43 @@ class Found(msgspec.Struct, tag=True, array_like=True, frozen=True):
     upto: int
     instant: int
     events: list[Detection]
+    traceparent: str | None = None
+    piece: int = 0
+    is_last: bool = True
+
+
+class Wants(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Answer: `Subscriptions`; None: they have this version still."""
+
+    version: int | None
+
+
+class Subscriptions(msgspec.Struct, array_like=True, frozen=True):
+    """What must be matched."""
+
+    version: int
+    filters: dict[str, str]
+    """By the names of lanes."""
+
+
+class Matched(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """A stretch of the journal was looked at; see `OpenLanes.matched`."""
+
+    version: int
+    first: int
+    last: int
+    found: dict[str, list[int]]
+
+
+class Recall(msgspec.Struct, tag=True, array_like=True, frozen=True):
+    """Answer: what the last `Counted` left; None: there was none."""
 
 
 class Counted(msgspec.Struct, tag=True, array_like=True, frozen=True):
-    """Statistics of a stretch of the journal; see `Beside.store_statistics`."""
+    """Statistics of a stretch of the journal; see `Beside.store_statistics`. Answer: were they stored?"""
 
-    writer: str
-    position: int
-    data: dict[str, Any]
+    counted: bytes
+    data: dict[str, Any] | None
 
 
 class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -145,8 +184,8 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
     state_rows: int | None = None
     state_bytes: int | None = None
     archived: Archived | None = None
-    trouble: tuple[str, str | None] | None = None
-    """What does not work though the rest does, and what helps."""
+    trouble: tuple[str, str, str | None] | None = None
+    """What does not work though the rest does (detection, archive, statistics), why, and what helps."""
 
 
 class Failed(msgspec.Struct, tag=True, array_like=True, frozen=True):
@@ -156,7 +195,7 @@ class Failed(msgspec.Struct, tag=True, array_like=True, frozen=True):
     help: str | None
 
 
-Message = Begin | Fit | Unfit | Up | Look | Found | Counted | Report | Failed
+Message = Begin | Fit | Unfit | Up | Look | Found | Wants | Matched | Recall | Counted | Report | Failed
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 

@@ -49,8 +49,9 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "auto_ack": (lambda value: isinstance(value, bool), "True or False"),
     "fair": (lambda value: type(value) in (int, float) and 0 <= value < 1, "a share from 0 to below 1"),
+    "placement": (lambda value: value in ("node", "spark"), "node or spark"),
 }
-_FIXED = ("order", "max_in_flight", "durable")
+_FIXED = ("order", "max_in_flight", "durable", "placement")
 """Options a consumer keeps; others change when it subscribes again."""
 _GROUP = "group/"
 _ANONYMOUS = "anonymous-"  # how the names of consumers begin that gave none
@@ -375,15 +376,7 @@ def consumers(node: Node) -> list[ConsumerInfo]:
 
 def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
     lanes = [lane for lane in mailbox.lanes.values() if not lane.record.ended]
-    unseen = max(
-        (
-            node.head - scanned
-            for lane in lanes
-            for level in lane.levels
-            if (scanned := lane.scanned[level]) is not None
-        ),
-        default=0,
-    )
+    unseen = max((lane.unseen(node.head) for lane in lanes), default=0)
     handles = [handle for lane in lanes for handle in node.lanes.handles_of(mailbox, lane)]
     return ConsumerInfo(
         name=member,
@@ -398,4 +391,6 @@ def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
         redelivered=mailbox.counters["redelivered"],
         settled=mailbox.counters["settled"],
         dead=mailbox.counters["dead"],
+        max_in_flight=mailbox.options.max_in_flight,
+        ack_wait=mailbox.options.ack_wait,
     )

@@ -3,14 +3,17 @@
 A definition is stored together with a snapshot of the detector that has it, so after a crash both are there or neither.
 It sees what is published after it was asked for; with `past`, it begins as if it had been there before, and tells
 nothing of that time. What others have half detected stays as it is. Where it runs is settled when it is made, and
-stays so whether the Spark pipeline is up or not (`placement`, `beside`).
+stays so whether the Spark pipeline is up or not (`placement`, `beside`). Every change has one offset: what comes up to
+there sees definitions as they were, what comes after it as they are, on the node and on Spark.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,7 +22,7 @@ from tocsin.clock import as_micros
 from tocsin.composite.builder import Pattern, text_of
 from tocsin.composite.detector import SOURCE, Detector
 from tocsin.composite.explain import Explanation
-from tocsin.composite.expression import Definition
+from tocsin.composite.expression import Definition, same
 from tocsin.composite.language import parse
 from tocsin.composite.printer import warnings
 from tocsin.errors import DefinitionError, JournalDamagedError, TocsinError, UnknownEventError
@@ -30,12 +33,14 @@ from tocsin.journal.window import HotWindow
 from tocsin.model import Event
 from tocsin.node.beside import stored_counts
 from tocsin.node.pipeline import Node, seen_through
-from tocsin.node.placement import NODE, SPARK, Placements, Record, conform
-from tocsin.node.watcher import Stored, stored_detector, stored_placements
+from tocsin.node.placement import NODE, SPARK, Moment, Placements, Record, conform
+from tocsin.node.watcher import Stored, stored_definitions
 
-__all__ = ["DefinitionInfo", "define", "definitions", "explain", "explain_stored", "stored", "undefine"]
+__all__ = ["PLACES", "DefinitionInfo", "define", "definitions", "explain", "explain_stored", "stored", "undefine"]
 
-_PLACEMENTS: Final = ("auto", NODE, SPARK)
+PLACES: Final = {NODE: "the node", SPARK: "Spark"}
+"""What people call them."""
+_PLACEMENTS: Final = ("auto", *PLACES)
 _PIECE: Final = 10_000  # events of the past that are fed together
 
 
@@ -62,6 +67,8 @@ class DefinitionInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What is allowed and seldom meant."""
     halted: str | None = None
     """Why detection has halted; None: it has not. What comes meanwhile is looked at later."""
+    last: datetime | None = None
+    """When it was detected last; None: not since the node was opened."""
 
 
 async def define(
@@ -88,9 +95,8 @@ async def define(
     watcher, rehearsed = node.watcher, None
     said = (name, text, context, semantics)
     if bound is not None:  # most of the past is looked through while detection goes on
-        rehearsed = _draft(node, wanted, text, place, node.now() - 1, replace=replace).detector.rehearsal(
-            *said, max_open=max_open
-        )
+        draft = _draft(node, wanted, text, place, node.now() - 1, Moment(node.head, 0), replace=replace)
+        rehearsed = draft.detector.rehearsal(*said, max_open=max_open)
         await asyncio.to_thread(_rehearse, node.journal, rehearsed, bound, node.now(), node.head)
     await node.store()  # what was published without waiting for the disk comes before it
     async with watcher.turn:
@@ -98,8 +104,9 @@ async def define(
         if _has_same(node, wanted, placement, replace=replace):  # somebody was quicker
             return next(each for each in definitions(node) if each.name == name)
         await watcher.end_instant()
+        moment = await _moment(node)
         over = node.now() - 1  # of this instant there may be more to come
-        placements, detector = _draft(node, wanted, text, place, over, replace=replace)
+        placements, detector = _draft(node, wanted, text, place, over, moment, replace=replace)
         detector.skip(node.head)
         if place == NODE:
             if rehearsed is not None:
@@ -108,8 +115,8 @@ async def define(
                 rehearsed.advance(over)
             is_there = any(each.name == name for each in detector.definitions())
             detector.define(*said, max_open=max_open, rehearsed=rehearsed, replace=replace or is_there, now=over)
-        conform(detector, placements.on_node, over)
-        await seen_through(watcher.change(detector, placements, name))
+        conform(detector, placements.on_node, over, anew=name if place != NODE else None)
+        await seen_through(watcher.change(detector, placements, name, moment))
         return _info(wanted, placements.records[name])  # nothing is counted yet: adding many must not look at all
 
 
@@ -118,7 +125,23 @@ class _Draft(NamedTuple):
     detector: Detector
 
 
-def _draft(node: Node, wanted: Definition, text: str, place: str, over: int, *, replace: bool) -> _Draft:
+async def _moment(node: Node) -> Moment:
+    """Now, as definitions have it. The caller holds `turn`, and the node's detector has seen everything."""
+    if node.beside.since(node.head) > node.head:  # Spark has told of what was not matched here yet
+        await node.store()
+        await node.watcher.to_head()
+    offset = node.beside.since(node.head)
+    found: Sequence[Event | None] | None = node.window.recent(offset, offset)
+    if found is None:
+        with contextlib.suppress(JournalDamagedError):  # then nobody will see it
+            found = await asyncio.to_thread(node.window.get_many, [offset])
+    times = [as_micros(each.arrived) for each in found or () if each is not None and each.arrived is not None]
+    return Moment(offset, *(times or [0]))
+
+
+def _draft(
+    node: Node, wanted: Definition, text: str, place: str, over: int, moment: Moment, *, replace: bool
+) -> _Draft:
     """All definitions with one more, and the node's detector with what that one is made of, but without it.
 
     Raises:
@@ -127,9 +150,8 @@ def _draft(node: Node, wanted: Definition, text: str, place: str, over: int, *, 
     watcher, name = node.watcher, wanted.name
     whole, detector = watcher.placements.whole.blank(), watcher.draft()
     whole.define(name, text, wanted.context, wanted.semantics, max_open=wanted.max_open, replace=replace)
-    since = node.head if place == NODE else node.beside.since(node.head)
     said = (wanted.text, wanted.context, wanted.semantics, wanted.max_open)
-    record = Record(place, since, instant=over, said=said)
+    record = Record(place, moment.offset, instant=over, said=said, time=moment.time)
     placements = watcher.placements.added(name, record, whole)
     if place == NODE:
         conform(detector, placements.on_node, over, apart=name)
@@ -164,11 +186,11 @@ def _has_same(node: Node, wanted: Definition, placement: str, *, replace: bool) 
     if before is None:
         return False
     place = placements.records[wanted.name].placement
-    if msgspec.structs.replace(before, generation=0) == wanted and placement in ("auto", place):
+    if same(before, wanted) and placement in ("auto", place):
         return True
     if not replace:
         raise DefinitionError(
-            f"{wanted.name} is defined already, on {_where(place)}, in context {before.context}: {before.text}",
+            f"{wanted.name} is defined already, on {PLACES[place]}, in context {before.context}: {before.text}",
             field="name",
             help="undefine it first, or replace it (replace=True, --replace)",
         )
@@ -181,24 +203,25 @@ async def undefine(node: Node, name: str) -> None:
     watcher.check()
     async with watcher.turn:
         await watcher.to_head()
-        placements, detector = watcher.placements.without(name), watcher.draft()
+        moment = await _moment(node)
+        placements, detector = watcher.placements.without(name, moment), watcher.draft()
         if placements.on_node is not None:
             conform(detector, placements.on_node, node.now() - 1)
         elif any(each.name == name for each in detector.definitions()):
             detector.undefine(name)
-        await seen_through(watcher.change(detector, placements, name))
+        await seen_through(watcher.change(detector, placements, name, moment))
 
 
 def definitions(node: Node) -> list[DefinitionInfo]:
     """All definitions, in the order they were made."""
     watcher = node.watcher
     halted = {NODE: str(watcher.failure) if watcher.failure is not None else None, SPARK: node.beside.halted}
-    return _infos(watcher.placements, watcher.detector, halted, node.beside.counts)
+    return _infos(watcher.placements, watcher.detector, halted, node.beside.counts, watcher.last)
 
 
 def stored(journal: Stored) -> list[DefinitionInfo]:
     """The definitions in a journal that others may be writing to; figures are those of the last snapshot."""
-    return _infos(stored_placements(journal), stored_detector(journal), {}, stored_counts(journal))
+    return _infos(*stored_definitions(journal), {}, stored_counts(journal))
 
 
 async def explain(node: Node, id: str) -> Explanation:
@@ -227,7 +250,11 @@ def explain_stored(journal: Journal, detector: Detector, id: str) -> Explanation
 
 
 def _infos(
-    placements: Placements, detector: Detector | None, halted: Mapping[str, str | None], counts: Mapping[str, int]
+    placements: Placements,
+    detector: Detector | None,
+    halted: Mapping[str, str | None],
+    counts: Mapping[str, int],
+    last: Mapping[str, datetime] = MappingProxyType({}),
 ) -> list[DefinitionInfo]:
     figures: dict[str, dict[str, int]] = detector.stats()["definitions"] if detector is not None else {}
     found = []
@@ -235,11 +262,13 @@ def _infos(
         record = placements.records[each.name]
         here = record.placement == NODE
         mine = figures.get(each.name, {}) if here else {"detected": counts.get(each.name, 0)}
-        found.append(_info(each, record, halted.get(record.placement), **mine))
+        found.append(_info(each, record, halted.get(record.placement), last.get(each.name), **mine))
     return found
 
 
-def _info(definition: Definition, record: Record, halted: str | None = None, **figures: int) -> DefinitionInfo:
+def _info(
+    definition: Definition, record: Record, halted: str | None = None, last: datetime | None = None, **figures: int
+) -> DefinitionInfo:
     return DefinitionInfo(
         name=definition.name,
         text=definition.text,
@@ -249,6 +278,7 @@ def _info(definition: Definition, record: Record, halted: str | None = None, **f
         since=record.since,
         warnings=tuple(warnings(definition)),
         halted=halted,
+        last=last,
         **figures,
     )
 
@@ -291,7 +321,3 @@ def _instant(journal: Journal, bound: bounds.Bound, now: int, first: int) -> int
 def _check_placement(placement: str) -> None:
     if placement not in _PLACEMENTS:
         raise TocsinError(f"placement is {placement!r}", field="placement", help=f"give {', '.join(_PLACEMENTS)}")
-
-
-def _where(placement: str) -> str:
-    return "the node" if placement == NODE else "Spark"

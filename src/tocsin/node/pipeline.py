@@ -21,14 +21,13 @@ from collections.abc import Mapping, Sequence
 from threading import get_ident
 from typing import NamedTuple
 
-from tocsin import crashpoints
+from tocsin import crashpoints, tracing
 from tocsin.clock import SECOND, Clock
-from tocsin.composite.detector import SOURCE
 from tocsin.delivery import durable
 from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.mailbox import Item, Mailbox
 from tocsin.delivery.receipts import ReceiptBox
-from tocsin.errors import EventError, OverloadError, TocsinError
+from tocsin.errors import OverloadError, TocsinError
 from tocsin.journal.archived import ArchivedJournal
 from tocsin.journal.contract import CANCELLED, Committed, Journal, Note, Request
 from tocsin.journal.opening import joined
@@ -36,6 +35,7 @@ from tocsin.journal.packed import PackedEvents
 from tocsin.journal.rows import from_arrow
 from tocsin.journal.window import HotWindow
 from tocsin.model import Event
+from tocsin.node.admission import check_publishable
 from tocsin.node.beside import Beside
 from tocsin.node.lanes import OpenLanes
 from tocsin.node.post import PostOffice
@@ -51,7 +51,8 @@ MAX_WAITING = 20_000
 """Events on their way to the journal before publishers must wait."""
 PATIENCE = 30.0
 """Seconds a publisher waits for room before it is told to come again."""
-HOT_BYTES = 64 * 1024 * 1024
+HOT_BYTES = 128 * 1024 * 1024
+"""For the newest events: a consumer that is a second behind is still served from memory, a third of the work."""
 _AT_ONCE = 1_024  # events of a large batch that are read and matched in one turn of the loop
 _RETRY = 5  # seconds until what failed is tried again
 _JUMP = 60.0  # seconds the wall clock may wander before that is reported
@@ -82,6 +83,8 @@ class Node:
         """Take over a journal that is open for writing; the limits are those of `connect`."""
         self.journal, self.clock = journal, clock
         self._max_waiting, self._patience = max_waiting, patience
+        self.traces = tracing.begin()
+        """None: nobody is tracing. Asked once for many events, so that it costs them nothing."""
         self.head = journal.head
         self.boot_head = journal.head
         """Newest offset of earlier lives: what was not persistent is not delivered from there."""
@@ -89,7 +92,7 @@ class Node:
         self.mailboxes: dict[str, Mailbox] = {}
         self.gone: Counter[str] = Counter()
         """What mailboxes that are gone have counted."""
-        self.lanes = OpenLanes(journal, self.window, lambda: self.head)
+        self.lanes = OpenLanes(journal, self.window, lambda: self.head, self.traces)
         self.cancelled: set[int] = set()
         self.receipts = ReceiptBox(journal.state("receipt/"))
         self.keeper = Keeper(self.store, lambda: self.head, self.mailboxes, self.receipts.add)
@@ -159,7 +162,11 @@ class Node:
             WriterError: the writer of the batch has stored a later one, and not this.
         """
         await self.room_for(len(events))
-        offsets = await self._submit(events, by, batch)
+        if self.traces is None:
+            offsets = await self._submit(events, by, batch)
+        else:
+            with self.traces.publish(events) as events:
+                offsets = await self._submit(events, by, batch)
         # As `Published(…)` makes them, in half the time.
         return [_new(Published, (event.id, offset)) for event, offset in zip(events, offsets, strict=True)]
 
@@ -168,9 +175,7 @@ class Node:
         return self._submit(events, by, batch) if self._has_room(len(events)) else None
 
     def _submit(self, events: Sequence[Event], by: str, batch: Batch | None) -> asyncio.Future[list[int]]:
-        for event in events if not _are_plain(events) else ():
-            if event.__class__ is not Event or event.type.startswith("tocsin.") or event.source == SOURCE:
-                raise refused(event)
+        check_publishable(events)
         is_durable = batch is not None or any(event.persistent for event in events)
         return self.store(events=events, by=by, durable=is_durable, largest=MAX_EVENT_BYTES, batch=batch)
 
@@ -417,27 +422,6 @@ class Node:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _are_plain(events: Sequence[Event]) -> bool:
-    """Is none of them to be refused, as far as is seen at a glance? Types and sources repeat."""
-    if not {Event}.issuperset(map(type, events)):
-        return False
-    kinds = {(event.type, event.source) for event in events}
-    return not any(type_.startswith("tocsin.") or source == SOURCE for type_, source in kinds)
-
-
 def _held(events: Sequence[Event]) -> int:
     """How many events wait in memory: those that are packed wait elsewhere."""
     return 0 if isinstance(events, PackedEvents) else len(events)
-
-
-def refused(event: object) -> EventError:
-    """The error for what cannot be published."""
-    if not isinstance(event, Event):
-        return EventError(f"an event is expected, not {type(event).__name__}", help="make one: Event(type, source)")
-    if event.source == SOURCE:
-        return EventError(
-            f"the source {SOURCE!r} is the node's own", field="source", help="it is that of composite events; say yours"
-        )
-    return EventError(
-        f"the type {event.type!r} is the node's own", field="type", help="choose one that does not begin with tocsin."
-    )

@@ -94,6 +94,9 @@ class PostOffice:
         ]
         if notes:
             self._node.keeper.save(None, notes=notes)
+        if self._node.traces is not None:
+            for each in deliveries:
+                self._node.traces.delivered(each.event, each.handle.consumer, each.attempt)
         settled = [each for each in deliveries if each.handle.mailbox.options.auto_ack]
         if settled:
             self.settle_now(settled)
@@ -301,16 +304,23 @@ class PostOffice:
         state: dict[str, bytes | None] = {}
         receipts: list[tuple[str, Kept]] = []
         mailbox = deliveries[0].handle.mailbox
+        traces = node.traces
         for delivery in deliveries:
             offset, event, consumer = delivery.offset, delivery.event, delivery.handle.consumer
             if offset in node.cancelled:  # cancelled while in hand: nothing is left to settle
                 continue
-            item = self._grasped(delivery)
+            item = delivery.item  # `settle_now` has just seen that it is held
+            if offset not in mailbox.flying:
+                mailbox.reclaim(item)
             if item.lent:
                 mailbox.claim_settled(item)
+                if traces is not None:
+                    traces.delivered(event, consumer, delivery.attempt)
                 if is_tracked(event):
                     notes.append(Note(offset, now, "delivered", consumer))
             mailbox.settle(offset)
+            if traces is not None:
+                traces.settled(event, consumer, "ack")
             if is_tracked(event):
                 notes.append(Note(offset, now, "acked", consumer))
             if event.ack != "none" and (publisher := node.journal.publisher(offset)):  # what was imported has none
@@ -334,6 +344,8 @@ class PostOffice:
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         due = self._node.now() + round(delay * SECOND) if delay else None
         dead = mailbox.give_back(item.offset, due)
+        if self._node.traces is not None:
+            self._node.traces.settled(delivery.event, delivery.handle.consumer, "nak")
         if mailbox.lent and mailbox.is_resting_full():  # then nothing is handed out, elsewhere neither
             mailbox.ask_back(mailbox.flying.values(), "", self._node.now())
         self._node.ring_later()
@@ -348,6 +360,8 @@ class PostOffice:
             return
         item, mailbox = self._grasped(delivery), delivery.handle.mailbox
         mailbox.settle(item.offset)
+        if self._node.traces is not None:
+            self._node.traces.settled(delivery.event, delivery.handle.consumer, "term")
         self._node.lanes.wake_all(mailbox)
         delivery.settled = asyncio.ensure_future(self.bury(mailbox, [item], reason))
         await asyncio.shield(delivery.settled)

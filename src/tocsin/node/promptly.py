@@ -51,6 +51,8 @@ class Promptly:
         if is_ours:
             self._size += _size_of(request)
             is_ours = self._size <= _SMALL
+        if request.durable and not is_ours:  # small ones that come with large ones share their commits
+            self._not_before = max(self._not_before, perf_counter() + _SHARE * _QUICK)
         self._journal().submit(request, wake=not is_ours)  # once woken, the thread takes all that came before, too
         if is_ours and not self._is_due:
             self._is_due = True

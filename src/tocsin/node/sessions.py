@@ -74,6 +74,7 @@ class Session:
         """
         self.node, self.name, self.strict = node, name, strict
         self.id = secrets.token_hex(8)
+        self.since = node.now()
         self.ended = False
         self.announced = False
         """Has the journal a record of it?"""

@@ -21,7 +21,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -32,12 +33,12 @@ from tocsin.clock import SECOND, as_micros
 from tocsin.composite.detector import CLOCK, Detector
 from tocsin.errors import DefinitionError, TocsinError
 from tocsin.model import Event
-from tocsin.node.placement import RECORD, Placements
+from tocsin.node.placement import ENDED, RECORD, Moment, Placements
 
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
-__all__ = ["SILENCE", "Stored", "Watcher", "stored_detector", "stored_placements"]
+__all__ = ["SILENCE", "Stored", "Watcher", "forget", "stored_definitions"]
 
 STATE: Final = "detection/state"
 POSITION: Final = "detection/position"
@@ -79,6 +80,8 @@ class Watcher:
         """None while there is no definition that runs here."""
         self.placements = Placements({}, Detector())
         """All definitions, also those that run elsewhere."""
+        self.last: dict[str, datetime] = {}
+        """When each definition was detected last, wherever it runs, since the node was opened."""
         self.failure: Exception | None = None
         """Why detection has halted; None: it has not."""
         self._told = Told()
@@ -89,12 +92,12 @@ class Watcher:
         self._clock_at = 0  # when the last clock record was appended
         self._wake = asyncio.Event()
         try:
-            self.detector = stored_detector(node.journal)
-            if self.detector is not None:
-                self._saved = self.detector.position
+            placements, detector = stored_definitions(node.journal)
+            if detector is not None:
+                self._saved = detector.position
                 told = msgspec.msgpack.decode(node.journal.state(POSITION)[POSITION], type=Told)
                 self._told = self._reached = max(Told(self._saved), told)
-            self.placements = Placements.load(node.journal.state(RECORD), self.detector)
+            self.placements, self.detector = placements, detector
         except Exception as error:  # of a later version, say: nobody should be without alerts for that
             _log.error("composite events are not detected: %s", error)
             self.detector, self.failure, self._is_lost = None, error, True
@@ -195,7 +198,10 @@ class Watcher:
         await asyncio.sleep(0)
         if not is_replay:
             silent = self.placements.silent
-            self._untold = [event for event in found if event.type not in silent] if silent else found
+            untold = [event for event in found if event.type not in silent] if silent else found
+            if untold and self._node.traces is not None:
+                untold = self._node.traces.detected(untold, self._node.window.held)
+            self._untold = untold
             self._reached = Told(last) if is_whole else Told(detector.position, detector.time)
 
     def _fire(self, detector: Detector, event: Event, found: list[Event]) -> bool:
@@ -223,10 +229,15 @@ class Watcher:
             crashpoints.reach("detect-checkpoint")
         await self._node.store(events=self._untold, state=state)
         crashpoints.reach("detect-stored")
+        self.told(self._untold)
         self._untold = []
         self._told = self._reached = told
         if save:
             self._saved = detector.position
+
+    def told(self, events: Sequence[Event]) -> None:
+        """These were detected, and are in the journal."""
+        self.last.update((event.type, event.time) for event in events if event.time is not None)
 
     async def _read(self, first: int, last: int) -> list[Event]:
         """The events of a range, as far as the journal has them."""
@@ -247,10 +258,14 @@ class Watcher:
                 if self._saved < self.detector.position:
                     await self._store(self.detector, Told(self.detector.position), save=True)
 
-    async def change(self, detector: Detector, placements: Placements, name: str) -> None:
+    async def change(self, detector: Detector, placements: Placements, name: str, moment: Moment) -> None:
         """Go on with another detector, and with what else is known of a definition. The caller holds `turn`."""
         record = placements.records.get(name)
         more = {RECORD + name: msgspec.msgpack.encode(record) if record is not None else None}
+        more |= {
+            each.key: msgspec.msgpack.encode(each) for each in placements.ended if each not in self.placements.ended
+        }
+        is_on_spark = any(name in each.records and each.is_on_spark(name) for each in (self.placements, placements))
         if not detector.definitions():
             await self._node.store(state={STATE: None, POSITION: None, **more})
             self._told, self._reached, self._saved = Told(), Told(), 0
@@ -259,6 +274,9 @@ class Watcher:
             await self._store(detector, Told(detector.position), save=True, more=more)
             self.detector = detector
         self.placements = placements
+        self.last.pop(name, None)
+        if is_on_spark:
+            self._node.beside.changed(moment.offset)
         self.hear()  # there may be timers
         self._node.peers.demand_changed()
 
@@ -290,30 +308,22 @@ class Watcher:
     def append_clock(self) -> asyncio.Future[list[int]]:
         """Append a clock record. Nobody need wait for it: why it could not be stored is told to publishers."""
         answer = self._node.store(events=[Event(CLOCK, "tocsin")], closes=True)
-        answer.add_done_callback(_forget)
+        answer.add_done_callback(forget)
         return answer
 
 
-def stored_placements(journal: Stored) -> Placements:
-    """All definitions in a journal that is only read.
-
-    Raises:
-        DefinitionError: a later version of this program has written it.
-    """
-    return Placements.load(journal.state(RECORD), stored_detector(journal))
-
-
-def stored_detector(journal: Stored) -> Detector | None:
-    """The detector of the last snapshot in a journal; None: there are no definitions.
+def stored_definitions(journal: Stored) -> tuple[Placements, Detector | None]:
+    """All definitions in a journal, and the detector of its last snapshot: None if there was none.
 
     Raises:
         DefinitionError: a later version of this program has written it.
     """
     found = journal.state(STATE)
-    return Detector.restore(found[STATE]) if found else None
+    detector = Detector.restore(found[STATE]) if found else None
+    return Placements.load(journal.state(RECORD), journal.state(ENDED), detector), detector
 
 
-def _forget(answer: asyncio.Future[list[int]]) -> None:
-    """Nobody waits for a clock record; why it could not be stored is told to publishers."""
+def forget(answer: asyncio.Future[list[int]]) -> None:
+    """Nobody waits for this; why it could not be stored is told to publishers."""
     if not answer.cancelled():
         answer.exception()

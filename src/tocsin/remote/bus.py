@@ -8,14 +8,14 @@ the node, as embedded; only what cannot be sent at all is refused here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from msgspec import UNSET, Raw, UnsetType
 
+from tocsin import tracing
 from tocsin.composite.builder import Pattern, text_of
-from tocsin.composite.detector import SOURCE
 from tocsin.composite.explain import Explanation
 from tocsin.delivery.board import Alert, ConsumerInfo, Status, Step
 from tocsin.delivery.owners import Options
@@ -29,8 +29,8 @@ from tocsin.net.events import to_packed
 from tocsin.net.protocol import MSGPACK
 from tocsin.net.verbs import WireAlert
 from tocsin.node import Published
+from tocsin.node.admission import check_publishable
 from tocsin.node.definitions import DefinitionInfo
-from tocsin.node.pipeline import refused
 from tocsin.remote.credentials import NONE, Credentials
 from tocsin.remote.desk import Desk
 from tocsin.remote.forward import Forwarder
@@ -88,6 +88,7 @@ class RemoteBus(PeerVerbs):
             options={"strict_advertise": True} if strict else {},
             credentials=credentials,
         )
+        self._traces = tracing.begin()
         self._spool = spool
         self._forwarder: Forwarder | None = None
         self._receipts: RemoteReceipts | None = None
@@ -191,13 +192,17 @@ class RemoteBus(PeerVerbs):
 
     async def publish_many(self, events: Iterable[Event]) -> list[Published]:
         """Publish events together: all or none, one answer for all, in order."""
-        events = [_event(each) for each in events]
+        given = [_event(each) for each in events]
+        if self._traces is None:
+            return await self._send(given)
+        with self._traces.publish(given) as marked:
+            return await self._send(marked)
+
+    async def _send(self, events: Sequence[Event]) -> list[Published]:
         largest = round(self._link.limits["max_event"])
         parts = [Raw(to_packed(each, largest)) for each in events]
         if self._forwarder is not None:
-            for each in events:  # the node would say so, but maybe not before they are spooled
-                if each.type.startswith("tocsin.") or each.source == SOURCE:
-                    raise refused(each)
+            check_publishable(events)  # the node would say so, but maybe not before they are spooled
             return await self._forwarder.publish([each.id for each in events], parts)
         raw = await self._link.ask(lambda n: frames.Publish(n, parts))
         answers: list[Published] = MSGPACK.read(raw, list[Published])
@@ -221,7 +226,7 @@ class RemoteBus(PeerVerbs):
         fair: float | UnsetType = UNSET,
         replay: bool = False,
         system: bool = False,
-        placement: str = "node",
+        placement: str | UnsetType = UNSET,
     ) -> RemoteSubscription:
         """Say what you want to hear of; see `tocsin.client.Bus.subscribe`."""
         options = Options.given(

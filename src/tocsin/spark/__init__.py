@@ -20,6 +20,7 @@ from tocsin.spark.backtest import backtest
 from tocsin.spark.detect import detect
 from tocsin.spark.elastic import Elastic
 from tocsin.spark.filterset import FilterSet
+from tocsin.spark.following import Following, follow
 from tocsin.spark.match import MatchReport, match
 from tocsin.spark.past import past
 from tocsin.spark.reporting import Backtest
@@ -30,10 +31,12 @@ __all__ = [
     "Backtest",
     "Elastic",
     "FilterSet",
+    "Following",
     "MatchReport",
     "archive",
     "backtest",
     "detect",
+    "follow",
     "match",
     "past",
     "register",

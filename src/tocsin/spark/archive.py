@@ -32,7 +32,8 @@ from tocsin.journal.lake import Lake, remember_lake, remembered_lake
 from tocsin.journal.manifest import Chunk
 from tocsin.journal.opening import file_path
 from tocsin.journal.reader import open_reader
-from tocsin.spark.origin import is_address, open_origin
+from tocsin.spark.asking import is_address
+from tocsin.spark.origin import open_origin
 from tocsin.spark.session import session
 
 __all__ = ["ArchiveReport", "archive"]

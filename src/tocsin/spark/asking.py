@@ -36,7 +36,7 @@ from tocsin.errors import (
     from_dict,
 )
 
-__all__ = ["PATIENCE", "Address", "Answer", "Asker", "Lost", "Patience"]
+__all__ = ["PATIENCE", "Address", "Answer", "Asker", "Lost", "Patience", "is_address"]
 
 PATIENCE: Final = 60.0
 """Seconds a node may be away, if nobody says otherwise."""
@@ -45,6 +45,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _SHOWN: Final = 200  # characters of what is no answer of a node
 _log = logging.getLogger(__name__)
+
+
+def is_address(url: str) -> bool:
+    """Is it the address of a node?"""
+    return url.partition(":")[0] in ("http", "https")
 
 
 class Address(msgspec.Struct, frozen=True):

@@ -16,40 +16,40 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.clock import as_datetime
 from tocsin.composite.detector import Detector
-from tocsin.composite.expression import Definition, leaves
-from tocsin.composite.language import parse
+from tocsin.composite.expression import Definition, Leaf, leaves
 from tocsin.composite.leaves import SOURCE
-from tocsin.errors import DefinitionError, FilterError, FilterLimitError, SessionError
+from tocsin.errors import FilterLimitError, SessionError
 from tocsin.filters.filter import Filter
 from tocsin.model import Event, parse_time
-from tocsin.spark.detecting import plan
+from tocsin.spark.detecting import Given, plan
+from tocsin.spark.given import ALWAYS
 from tocsin.spark.jobs import Progress, told
+from tocsin.spark.labelling import can_tell, pattern_of
 from tocsin.spark.match import match
 from tocsin.spark.packing import pack
+from tocsin.spark.questions import Question, asked
 from tocsin.spark.replaying import replay
 from tocsin.spark.reporting import Backtest, Bar, Constituent, Example, step_for
 from tocsin.spark.schema import SCHEMA
 from tocsin.spark.serving import needed
-from tocsin.spark.stretch import Moment, Stretch, stretch_of
+from tocsin.spark.stretch import Moment, Stretch
 from tocsin.spark.windowed import windowed
 
-__all__ = ["Question", "answered", "asked", "backtest"]
+__all__ = ["answered", "backtest"]
 
-_COMPOSITE = re.compile(r"\s*(\[|AT\b|(OR|AND|SEQ|NOT|A\*?|P\*?|PLUS|ANY)\s*\()", re.IGNORECASE)
-"""How the text of a composite event begins, if it is not a name. A filter may begin with NOT( as well."""
 _COLUMNS: dict[str, str] = dict(re.findall(r"(\w+) (\w+(?:<[^>]*>)?)", SCHEMA))
-_ALWAYS = ("offset", "arrived", "type", "source", "id", "classification")
 _LARGEST = 5
 """Keys that are told, of those with the most."""
 _FETCHED = 12
@@ -64,7 +64,9 @@ def backtest(
     since: Moment = None,
     until: Moment = None,
     context: str = "recent",
+    semantics: str = "detection",
     name: str = "backtest",
+    definitions: Mapping[str, Given] | None = None,
     lake: str | os.PathLike[str] | None = None,
     token: str | None = None,
     ca: str | None = None,
@@ -76,12 +78,16 @@ def backtest(
     Args:
         spark: the session; one of your own must be registered (`tocsin.spark.register`).
         place: a journal (`file:plant.db`), the directory of a lake, or a node (`http://host:8420`).
-        text: a filter (`value > 9`), or a composite event (`SEQ([…], […]) BY machine`).
+        text: a filter (`value > 9`), a composite event (`SEQ([…], […]) BY machine`), which may name others, or the
+            name of a definition, which is tested as it is defined.
         since: where to begin: a time, a timedelta or text such as `30d` (so long ago), or an offset; None: with the
             oldest that is kept.
         until: where to end, itself included; None: at the head.
         context: of a composite event: recent, chronicle, continuous or cumulative.
+        semantics: of a composite event: detection or interval.
         name: of a composite event. Under the name it will have in a node, what is found has the ids it will have there.
+        definitions: those that the text may name, as in `ts.detect`; None: those that the node has whose events these
+            are.
         lake: the journal's archive; None: where it was archived to, if it was.
         token: for a node.
         ca: for a node: certificates to trust instead of the system's.
@@ -96,31 +102,9 @@ def backtest(
         NetworkError: there is no node, or it does not let us in.
         SessionError: Spark has failed; the message says why.
     """
-    question = asked(place, text, since=since, until=until, context=context, name=name, lake=lake, token=token, ca=ca)
+    meaning: dict[str, Any] = {"context": context, "semantics": semantics, "name": name, "definitions": definitions}
+    question = asked(place, text, since=since, until=until, lake=lake, token=token, ca=ca, **meaning)
     return answered(spark, question, examples, progress)
-
-
-class Question(NamedTuple):
-    """A back-test that can be run: the text was understood, and there is something to look at."""
-
-    wanted: Filter | Definition
-    stretch: Stretch
-
-
-def asked(
-    place: str | os.PathLike[str],
-    text: str,
-    *,
-    since: Moment = None,
-    until: Moment = None,
-    context: str = "recent",
-    name: str = "backtest",
-    lake: str | os.PathLike[str] | None = None,
-    token: str | None = None,
-    ca: str | None = None,
-) -> Question:
-    """Check everything that can be wrong, without Spark; arguments and errors are those of `backtest`."""
-    return Question(_read(text, name, context), stretch_of(place, since, until, lake=lake, token=token, ca=ca))
 
 
 def answered(spark: SparkSession, question: Question, examples: int = 3, progress: Progress | None = None) -> Backtest:
@@ -136,18 +120,18 @@ def answered(spark: SparkSession, question: Question, examples: int = 3, progres
 
 
 def _answered(spark: SparkSession, question: Question, examples: int, progress: Progress | None) -> Backtest:
-    wanted, stretch = question
+    wanted, family, stretch = question
     begun = time.perf_counter()
     with told(spark, progress):
-        run = _filtered(spark, wanted, stretch) if isinstance(wanted, Filter) else _detected(spark, wanted, stretch)
-        tally = _tally(run.rows, stretch)
-        matched = {} if tally.fired or isinstance(wanted, Filter) else _matched(run.events, wanted)
+        run = _filtered(spark, wanted, stretch) if isinstance(wanted, Filter) else _detected(spark, family, stretch)
+        tally = _tally(run.rows, stretch, examples)
+        matched = {} if tally.fired or isinstance(wanted, Filter) else _matched(run.events, family)
     seconds = time.perf_counter() - begun
-    chosen = [tally.bins[place].first for place in _spread(len(tally.bins), examples)]
+    chosen = _chosen([each.firsts for each in tally.bins], examples)
     if isinstance(wanted, Filter):
         shown, grouped = _found(chosen, stretch), "types"
     else:
-        shown, grouped = _explained(chosen, wanted, stretch), ", ".join(wanted.by)
+        shown, grouped = _explained(chosen, family, stretch), ", ".join(wanted.by)
     return Backtest(
         text=str(wanted) if isinstance(wanted, Filter) else wanted.text,
         kind="filter" if isinstance(wanted, Filter) else "composite",
@@ -158,7 +142,7 @@ def _answered(spark: SparkSession, question: Question, examples: int, progress: 
         begin=as_datetime(stretch.begin),
         end=as_datetime(stretch.end),
         count=tally.fired,
-        first=as_datetime(tally.bins[0].first["at"]) if tally.bins else None,
+        first=as_datetime(tally.bins[0].firsts[0]["at"]) if tally.bins else None,
         last=as_datetime(tally.bins[-1].last) if tally.bins else None,
         step=timedelta(microseconds=tally.step),
         bars=_bars(tally, stretch),
@@ -180,20 +164,6 @@ def _failed(error: Exception) -> SessionError:
     return SessionError(f"Spark has failed: {said}", help="`tocsin doctor` looks for a reason")
 
 
-def _read(text: str, name: str, context: str) -> Filter | Definition:
-    """A filter, if it can be one, else a composite event."""
-    try:
-        return Filter(text)
-    except FilterError as error:
-        bad_filter = error
-    try:
-        return parse(name, text, context, known=())
-    except DefinitionError:
-        if _COMPOSITE.match(text):
-            raise
-        raise bad_filter from None
-
-
 # -- what is run
 
 
@@ -209,7 +179,7 @@ class _Run(NamedTuple):
 
 def _events(spark: SparkSession, stretch: Stretch, looked: set[tuple[str, ...]], filter: str | None) -> DataFrame:
     """The columns that are looked at, of those events that match."""
-    names = {*_ALWAYS, *needed(list(_COLUMNS), ["attributes"], looked)}
+    names = {*ALWAYS, "classification", *needed(list(_COLUMNS), ["attributes"], looked)}
     schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if name in names)
     options = stretch.options | ({} if filter is None else {"filter": filter})
     return spark.read.format("tocsin").options(**options).schema(schema).load()
@@ -223,21 +193,31 @@ def _filtered(spark: SparkSession, wanted: Filter, stretch: Stretch) -> _Run:
     return _Run(rows, events, "the filter, where events are read")
 
 
-def _detected(spark: SparkSession, wanted: Definition, stretch: Stretch) -> _Run:
+def _detected(spark: SparkSession, family: Sequence[Definition], stretch: Stretch) -> _Run:
+    *others, wanted = family
     buckets = int(spark.conf.get("spark.sql.shuffle.partitions") or "1")
-    made = plan({wanted.name: wanted}, buckets=buckets)
-    events = _events(spark, stretch, set(made.fields), _any_leaf(wanted))
-    found, way = windowed(events, wanted), "window functions of Spark"
-    if found is None:
+    made = plan({each.name: each for each in family}, buckets=buckets, silent=[each.name for each in others])
+    events = _events(spark, stretch, set(made.fields), _any_leaf(family))
+    pattern = pattern_of(wanted)
+    if pattern is not None and can_tell(events.schema, pattern):
+        found, way = (
+            windowed(events, [pattern]),
+            "window functions of Spark" if wanted.by else "window functions of Spark, in one task",
+        )
+    else:
         found = replay(pack(events, made), made, stretch.upto)
         engines = sum(map(made.buckets_of, made.divisions))
         way = f"{engines} engines" if engines > 1 else "one engine"
     return _Run(found.selectExpr("unix_micros(time) AS at", "key", "0L AS offset", "id", "data"), events, way)
 
 
-def _any_leaf(wanted: Definition) -> str | None:
+def _leaves(family: Iterable[Definition]) -> list[Leaf]:
+    return [leaf for each in family for leaf in leaves(each.expression) if leaf.definition is None]
+
+
+def _any_leaf(family: Sequence[Definition]) -> str | None:
     """A filter for all events that matter; None: all do."""
-    found = leaves(wanted.expression)
+    found = _leaves(family)
     if any(leaf.filter is None for leaf in found):  # absolute times begin with the first event, whichever that is
         return None
     try:
@@ -246,9 +226,9 @@ def _any_leaf(wanted: Definition) -> str | None:
         return None
 
 
-def _matched(events: DataFrame, wanted: Definition) -> dict[str, int]:
+def _matched(events: DataFrame, family: Sequence[Definition]) -> dict[str, int]:
     """How many events each filter matches: why nothing was found."""
-    filters = list(dict.fromkeys(leaf.filter for leaf in leaves(wanted.expression) if leaf.filter is not None))
+    filters = list(dict.fromkeys(leaf.filter for leaf in _leaves(family) if leaf.filter is not None))
     pairs = match(events.where(F.col("source") != SOURCE), dict(enumerate(filters)))
     counts = {row["key"]: row["count"] for row in pairs.groupBy("key").count().collect()}
     return {text: counts.get(number, 0) for number, text in enumerate(filters)}
@@ -260,8 +240,8 @@ def _matched(events: DataFrame, wanted: Definition) -> dict[str, int]:
 class _Bin(NamedTuple):
     number: int
     fired: int
-    first: Row
-    """The first in it: at, offset, id, key, data."""
+    firsts: list[Row]
+    """The first in it, as many as may be shown: at, offset, id, key, data."""
     last: int
     """When the last in it was, in microseconds."""
 
@@ -279,26 +259,31 @@ class _Tally(NamedTuple):
         return sum(each.fired for each in self.bins)
 
 
-def _tally(rows: DataFrame, stretch: Stretch) -> _Tally:
+def _tally(rows: DataFrame, stretch: Stretch, examples: int) -> _Tally:
     """Count by time and by key in one go: what is found may be much, and is made once."""
     step = step_for(stretch.begin, stretch.end)
-    known = rows.withColumn("bin", F.expr(f"(at - pmod(at, {step}L)) div {step}L"))
-    grouped = known.groupingSets([["bin"], ["key"]], "bin", "key").agg(
-        F.grouping("bin").alias("is_key"),
+    found = F.struct("at", "offset", "id", "key", "data")
+    by_time = F.struct(F.expr(f"(at - pmod(at, {step}L)) div {step}L").alias("bin"), _null("key"), found.alias("found"))
+    by_key = F.struct(_null("bin", "bigint"), F.col("key"), F.when(F.lit(False), found).alias("found"))
+    grouped = rows.select("at", F.inline(F.array(by_time, by_key))).groupBy("bin", "key")
+    counted = grouped.agg(
         F.count("*").alias("count"),
-        F.min(F.struct("at", "offset", "id", "key", "data")).alias("first"),
+        F.min_by("found", "found", max(1, examples)).alias("firsts"),
         F.max("at").alias("last"),
-    )
-    grouped = grouped.persist()
+    ).persist()
     try:
-        by_time = grouped.where("is_key = 0").orderBy("bin").collect()
-        by_key = grouped.where("is_key = 1 AND key IS NOT NULL")
-        groups = by_key.count() if by_time else 0
-        largest = by_key.orderBy(F.desc("count"), "key").limit(_LARGEST).collect() if groups else []
+        bins = counted.where("bin IS NOT NULL").orderBy("bin").collect()
+        keys = counted.where("key IS NOT NULL")
+        groups = keys.count() if bins else 0
+        largest = keys.orderBy(F.desc("count"), "key").limit(_LARGEST).collect() if groups else []
     finally:
-        grouped.unpersist()
-    bins = [_Bin(row["bin"], row["count"], row["first"], row["last"]) for row in by_time]
-    return _Tally(step, bins, groups, [(row["key"], row["count"]) for row in largest])
+        counted.unpersist()
+    made = [_Bin(row["bin"], row["count"], row["firsts"], row["last"]) for row in bins]
+    return _Tally(step, made, groups, [(row["key"], row["count"]) for row in largest])
+
+
+def _null(name: str, kind: str = "string") -> Column:
+    return F.lit(None).cast(kind).alias(name)
 
 
 def _bars(tally: _Tally, stretch: Stretch) -> tuple[Bar, ...]:
@@ -309,16 +294,22 @@ def _bars(tally: _Tally, stretch: Stretch) -> tuple[Bar, ...]:
 
 
 def _shown(key: str, wanted: Filter | Definition) -> str:
-    return key if isinstance(wanted, Filter) else ", ".join(map(str, msgspec.json.decode(key).values()))
+    """A type, or the values of BY as JSON, which tells 1 from the text of it."""
+    if isinstance(wanted, Filter):
+        return key
+    return ", ".join(msgspec.json.encode(value).decode() for value in msgspec.json.decode(key).values())
 
 
 # -- examples
 
 
-def _spread(count: int, wanted: int) -> list[int]:
-    """So many of `count` places, evenly, the first and the last among them."""
-    wanted = min(count, wanted)
-    return [round(each * (count - 1) / max(1, wanted - 1)) for each in range(wanted)]
+def _chosen(bins: Sequence[Sequence[Row]], wanted: int) -> list[Row]:
+    """So many examples, spread over the time: of many bars the first of some, of few the first ones of each."""
+    if len(bins) >= wanted:
+        places = [round(each * (len(bins) - 1) / max(1, wanted - 1)) for each in range(wanted)]
+        return [bins[place][0] for place in places]
+    in_turn = [row for rows in zip_longest(*bins) for row in rows if row is not None]
+    return sorted(in_turn[:wanted], key=lambda row: (row["at"], row["offset"], row["id"]))
 
 
 def _found(chosen: Sequence[Row], stretch: Stretch) -> list[Example]:
@@ -331,16 +322,16 @@ def _found(chosen: Sequence[Row], stretch: Stretch) -> list[Example]:
     return found
 
 
-def _explained(chosen: Sequence[Row], wanted: Definition, stretch: Stretch) -> list[Example]:
+def _explained(chosen: Sequence[Row], family: Sequence[Definition], stretch: Stretch) -> list[Example]:
     """What was detected, with its constituents, and why."""
-    detector = Detector.of([wanted])
+    detector = Detector.of(family)
     found = []
     for row in chosen:
         data = msgspec.json.decode(row["data"])
         parts = data["parts"]
         near = parts if len(parts) <= _FETCHED else [*parts[: _FETCHED - 1], parts[-1]]
         events = stretch.events({part["offset"] for part in near if "offset" in part})
-        event = Event(wanted.name, SOURCE, row["id"], time=as_datetime(row["at"]), data=data)
+        event = Event(family[-1].name, SOURCE, row["id"], time=as_datetime(row["at"]), data=data)
         why = detector.explain(event, events)
         constituents = tuple(_constituent(part, events) for part in parts)
         found.append(Example(as_datetime(row["at"]), row["id"], data["key"], constituents, f"{why.rule} {why.missing}"))

@@ -5,10 +5,13 @@ thread of ours adds its loads to the windows, asks `elastic.rebalanced`, and wri
 version of the filter set. The source puts that version into the next batch it plans. So a batch knows one layout from
 its first task to its last, repeated or not, and nothing has to be handed over.
 
-There is one `Balance` for each set and policy of a Spark application, however often `ts.match` is called: in
-`foreachBatch` it is called for each batch. Windows live in memory only: a driver that begins anew measures anew.
+There is one `Balance` for each set of a Spark application, however often `ts.match` is called: in `foreachBatch` it is
+called for each batch. A query with another policy takes its place if the queries that had the old one have ended; while
+one runs it is refused, since two policies would split and merge the same shards for ever. Windows live in memory only:
+a driver that begins anew measures anew.
 
 Promised: whatever fails here is logged and costs balance, never a match or a query.
+Not promised: that two applications agree on one set. Only one of them should be elastic.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.sql import SparkSession
 
+from tocsin.errors import MatcherError
 from tocsin.journal import durably
 from tocsin.spark.elastic import NOTES, Elastic, Load, Notes, Relaid, ShardStatus, rebalanced
 from tocsin.spark.filterset import FilterSet
@@ -53,12 +57,16 @@ class Balance:
         self._windows: dict[Shard, deque[Load]] = {}
         self._before: dict[Shard, Load] = {}
         self._notes = Notes(_now(), policy)
+        self._is_over = False
+        self.queries: set[str] = set()
+        """The streaming queries that were heard of."""
         self._hand = ThreadPoolExecutor(1, "tocsin-balance")
 
     def take(self, told: Iterable[Measured]) -> None:
         """Hear of tasks that are done. Returns at once: Spark's scheduler waits for it."""
         with self._lock:
             for each in told:
+                self.queries.add(each.query)
                 batch, loads = self._open.get(each.query, (each.batch, {}))
                 if batch != each.batch:
                     self._hand.submit(self._weigh, loads)
@@ -75,7 +83,13 @@ class Balance:
             self._open.clear()
         self._hand.submit(int).result()  # it does one thing after the other
 
+    def end(self) -> None:
+        """Another policy is in force: what tasks still tell is not acted on."""
+        self._is_over = True
+
     def _weigh(self, loads: dict[Shard, Load]) -> None:
+        if self._is_over:
+            return
         try:
             layout = self._filters.layout()
             for shard, load in loads.items():
@@ -157,23 +171,38 @@ class _Telling(_Adding):
         return _Adding, ()
 
 
-_meters: dict[tuple[str, str, Elastic, int], tuple[Balance, Accumulator[list[Measured]]]] = {}
+_meters: dict[tuple[str, str], tuple[tuple[Elastic, int], Balance, Accumulator[list[Measured]]]] = {}
 _meters_lock = threading.Lock()
 
 
-def meter(context: SparkContext, filters: FilterSet, policy: Elastic, most: int) -> Accumulator[list[Measured]]:
-    """Where tasks tell what they measured: one for each application, set and policy."""
-    place = (str(context.applicationId), filters.path, policy, most)
+def meter(spark: SparkSession, filters: FilterSet, policy: Elastic, most: int) -> Accumulator[list[Measured]]:
+    """Where tasks tell what they measured: one for each application and set.
+
+    Raises:
+        MatcherError: a query that still runs balances this set by another policy.
+    """
+    context = spark.sparkContext
+    place, limits = (str(context.applicationId), filters.path), (policy, most)
     with _meters_lock:
+        if place in _meters and _meters[place][0] != limits:
+            known, balance, _ = _meters[place]
+            if balance.queries & {str(query.id) for query in spark.streams.active}:
+                raise MatcherError(
+                    f"a running query balances {filters.path} by {known[0]}",
+                    field="shards",
+                    help="give both queries the same Elastic, or stop that one first",
+                )
+            balance.end()
+            del _meters[place]
         if place not in _meters:
             balance = Balance(filters, policy, most)
-            _meters[place] = balance, context.accumulator([], _Telling(balance))
-        return _meters[place][1]
+            _meters[place] = limits, balance, context.accumulator([], _Telling(balance))
+        return _meters[place][2]
 
 
 def settle(filters: FilterSet) -> None:
     """Act on all that was measured of a set until now, without waiting for the next batch."""
     with _meters_lock:
-        balances = [balance for (_, path, _, _), (balance, _) in _meters.items() if path == filters.path]
+        balances = [balance for (_, path), (_, balance, _) in _meters.items() if path == filters.path]
     for balance in balances:
         balance.settle()

@@ -1,27 +1,32 @@
-"""Definitions that begin at offsets of their own, in the middle of a batch: for who must be exact, as the pipeline is.
+"""Definitions that begin and end in the middle of a batch: for who must be exact, as the pipeline is.
 
+    a schedule: versions of definitions, each with the offsets between which it is there
     what an engine knows ─┐
-    what it should know  ─┴▶ Turn: gone at once; new, behind the offset of each
+    the schedule         ─┴▶ Turn: at each offset where something changes, exactly those that are there from then on
 
-A definition is known by its name, what it says, and the offset behind which it begins: one that was removed and made
-again is another, and has nothing half detected.
+One set of definitions is there at a time, as it was on the node: those of a division that are told, and all that they
+are made of. A version is known by its name, what it says, and where it begins: one that was removed and made again is
+another, and has nothing half detected.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from tocsin.composite.detector import Detector
-from tocsin.composite.expression import Definition
+from tocsin.composite.expression import Definition, leaves
+from tocsin.composite.language import parse
+from tocsin.node.placement import Moment, Wanted
 
-__all__ = ["Begin", "Turn", "mark_of"]
+__all__ = ["Begin", "Step", "Turn", "mark_of", "parsed"]
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True):
-    """Where a definition begins."""
+    """Where a version of a definition begins."""
 
     since: int
     """It sees events above this offset."""
@@ -31,81 +36,105 @@ class Begin(msgspec.Struct, frozen=True, array_like=True):
 
 class _Known(msgspec.Struct, array_like=True):
     mark: bytes
-    """Of the division whose definitions it has; empty: some are missing yet."""
-    since: dict[str, int]
+    """Of the schedule that it is through with; empty: something is to come yet."""
+    begins: dict[str, Begin]
 
 
-def mark_of(definitions: bytes, begins: dict[str, Begin]) -> bytes:
-    """A name for definitions and their beginnings: the same for the same."""
-    return hashlib.blake2b(definitions + msgspec.msgpack.encode(sorted(begins.items())), digest_size=16).digest()
+class Step(NamedTuple):
+    """A stretch of the journal with one set of definitions."""
+
+    upto: Moment | None
+    """Where it ends; None: with the batch."""
+    emits: frozenset[str]
+    """Those that are told."""
+
+
+def mark_of(*facts: object) -> bytes:
+    """A name for what is looked for: the same for the same."""
+    return hashlib.blake2b(msgspec.msgpack.encode(facts), digest_size=16).digest()
+
+
+def parsed(each: Wanted) -> Definition:
+    """A version as a definition."""
+    return msgspec.structs.replace(parse(each.name, each.text, each.context, each.semantics), max_open=each.max_open)
 
 
 class Turn:
-    """A detector on its way to other definitions."""
+    """A detector on its way through a schedule."""
 
-    def __init__(
-        self, detector: Detector, known: bytes, mark: bytes, wanted: Detector, begins: dict[str, Begin]
-    ) -> None:
-        """Drop what is gone, and see what is new.
+    def __init__(self, detector: Detector, known: bytes, mark: bytes, schedule: Sequence[Wanted], by: tuple[str, ...]):
+        """Begin where the detector is.
 
         Args:
             detector: goes on with the definitions that stay.
             known: what `known` gave for it; empty: it has no definitions.
-            mark: of what is wanted.
-            wanted: has all definitions, those first that others are made of.
-            begins: of each of them.
+            mark: of the schedule.
+            schedule: all versions.
+            by: told are those that go BY these fields, sorted.
         """
-        self._detector, self._wanted, self._begins, self._mark = detector, wanted, begins, mark
+        self._detector, self._mark, self._by = detector, mark, by
         self._known = msgspec.msgpack.decode(known, type=_Known) if known else _Known(b"", {})
-        have = {each.name: _facts(each) for each in detector.definitions()}
-        self._waiting = [
-            each
-            for each in wanted.definitions()
-            if have.get(each.name) != _facts(each) or self._known.since.get(each.name) != begins[each.name].since
-        ]
-        self._drop({name for name in have if name not in begins})
+        self._versions = [(each, parsed(each)) for each in schedule]
+        times = {each.since: each.time for each in schedule}
+        times |= {each.until: each.end for each in schedule if each.until is not None}
+        self._turns = [Moment(offset, times[offset]) for offset in sorted(times)]
 
     @staticmethod
     def is_done(known: bytes, mark: bytes) -> bool:
-        """Has an engine all definitions of a division?"""
+        """Is an engine through with a schedule?"""
         return bool(known) and msgspec.msgpack.decode(known, type=_Known).mark == mark
 
     def known(self) -> bytes:
         """What the detector has now, for the next time."""
-        mark = b"" if self._waiting else self._mark
-        return msgspec.msgpack.encode(_Known(mark, self._known.since))
+        return msgspec.msgpack.encode(self._known)
 
-    def before(self, last: int) -> Iterator[int]:
-        """The offsets below `last` behind which something begins; it begins when the next one is asked for."""
-        for since in sorted({self._begins[each.name].since for each in self._waiting}):
-            if since < last:
-                yield since
-                self._begin(since)
+    def steps(self, first: int, last: int) -> Iterator[Step]:
+        """The stretches of a batch; while one is there, the detector has the definitions of it.
 
-    def _begin(self, since: int) -> None:
-        fresh = {each.name for each in self._waiting if self._begins[each.name].since <= since}
-        for name in fresh:  # what one is made of begins with it, if it is missing
-            fresh = fresh | {each.name for each in self._wanted.family(name) if each.name not in self._known.since}
-        for each in [each for each in self._waiting if each.name in fresh]:
-            said = (each.name, each.text, each.context, each.semantics)
-            is_there = each.name in {known.name for known in self._detector.definitions()}
-            instant = self._begins[each.name].instant
-            self._detector.define(*said, max_open=each.max_open, replace=is_there, now=instant)
-            self._known.since[each.name] = self._begins[each.name].since
-        self._waiting = [each for each in self._waiting if each.name not in fresh]
+        Args:
+            first: the offset with which the batch begins.
+            last: with which it ends.
+        """
+        here = first - 1
+        for turn in self._turns:
+            if here < turn.offset < last:
+                yield Step(turn, self._become(here))
+                here = turn.offset
+        yield Step(None, self._become(here))
+        if all(turn.offset < max(last, first) for turn in self._turns):
+            self._known.mark = self._mark
 
-    def _drop(self, gone: set[str]) -> None:
-        """Remove definitions, those last that others are made of; one that stays may be made of one that goes."""
-        while gone:
-            families = [self._detector.family(each.name)[:-1] for each in self._detector.definitions()]
-            used = {each.name for family in families for each in family}
-            if not gone - used:  # until that is replaced it stays
-                return
-            for name in gone - used:
-                self._detector.undefine(name)
-                self._known.since.pop(name, None)
-            gone = gone & used
+    def _become(self, offset: int) -> frozenset[str]:
+        """Have the detector look for what is there behind an offset; returns what of it is told."""
+        there = {each.name: (each, definition) for each, definition in self._versions if _is_there(each, offset)}
+        wanted: dict[str, tuple[Wanted, Definition]] = {}
+        told = set()
+        for name, (each, definition) in there.items():
+            if each.is_told and tuple(sorted(definition.by)) == self._by:
+                family = _family(name, there)
+                if family.keys() <= there.keys():  # else it begins with what it is made of, if that is long forgotten
+                    told.add(name)
+                    wanted |= {other: there[other] for other in family}
+        begins = {name: Begin(each.since, each.instant) for name, (each, _) in wanted.items()}
+        anew = {name for name, begin in begins.items() if self._known.begins.get(name) != begin}
+        instants = {name: begin.instant for name, begin in begins.items()}
+        self._detector.become([definition for _, definition in wanted.values()], anew, instants)
+        self._known = _Known(b"", begins)
+        return frozenset(told)
 
 
-def _facts(each: Definition) -> tuple[str, str, str, int | None]:
-    return each.text, each.context, each.semantics, each.max_open
+def _is_there(each: Wanted, offset: int) -> bool:
+    return each.since <= offset and (each.until is None or offset < each.until)
+
+
+def _family(name: str, there: dict[str, tuple[Wanted, Definition]]) -> dict[str, None]:
+    """The names of all that a definition is made of, and its own."""
+    found: dict[str, None] = {}
+    rest = [name]
+    while rest:
+        each = rest.pop()
+        if each not in found:
+            found[each] = None
+            if each in there:
+                rest += [leaf.definition for leaf in leaves(there[each][1].expression) if leaf.definition is not None]
+    return found

@@ -23,12 +23,16 @@ from tocsin.errors import DefinitionError, EventError
 from tocsin.model import parse_time
 from tocsin.spark import stateful
 from tocsin.spark.detected import finished
-from tocsin.spark.detecting import Given, Plan, checked, plan
+from tocsin.spark.detecting import Given, checked, plan
+from tocsin.spark.labelling import can_tell, pattern_of
 from tocsin.spark.packing import pack
 from tocsin.spark.replaying import replay
 from tocsin.spark.windowed import windowed
 
 __all__ = ["detect"]
+
+BUCKETS = 8
+"""Of a stream. Not as many as there are cores: its state must be of use on a machine with more or fewer, too."""
 
 _log = logging.getLogger(__name__)
 
@@ -53,8 +57,9 @@ def detect(
             each other. Those with the same BY are looked for together; those without BY by one task.
         context: of those that do not say it: recent, chronicle, continuous or cumulative.
         until: in a batch, let time pass up to this instant; if left out, up to the last event.
-        buckets: into so many the keys are divided; by default as many as Spark has shuffle partitions. A stream that
-            goes on from a checkpoint must have as many as it began with.
+        buckets: into so many the keys are divided, and so many tasks can work at once; by default 8 in a stream, and as
+            many as Spark has shuffle partitions in a batch. A stream that goes on from a checkpoint must have as many
+            as it began with.
         silent: names of definitions that tell nothing themselves, since others are made of them.
 
     Returns:
@@ -72,14 +77,18 @@ def detect(
         raise DefinitionError(
             f"events are {type(events).__name__}", field="events", help="give a DataFrame; for lists there is Detector"
         )
-    if buckets is None:
+    if buckets is None and events.isStreaming:
+        buckets = BUCKETS
+    elif buckets is None:
         buckets = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or "1")
     wanted = {each.name: each for each in checked(definitions, context)}
+    if alone := sorted(name for name, each in wanted.items() if not each.by and name not in silent):
+        _log.warning("without BY, one task looks for %s", ", ".join(alone))
     if not events.isStreaming:
-        return finished(_batch(events, wanted, None if until is None else _instant(until), buckets, silent))
+        return _batch(events, wanted, None if until is None else _instant(until), buckets, silent)
     if until is not None:
         raise DefinitionError("a stream has no end, so there is no until", field="until", help="leave it out")
-    made = _planned(wanted, buckets, silent)
+    made = plan(wanted, buckets=buckets, silent=silent)
     return finished(stateful.stream(pack(events, made), made))
 
 
@@ -88,15 +97,13 @@ def _batch(
 ) -> DataFrame:
     """By window functions what they can tell, the rest by engines."""
     named = {leaf.definition for each in wanted.values() for leaf in leaves(each.expression)}
-    found: list[DataFrame] = []
-    for name, each in list(wanted.items()):
-        alone = name not in named and name not in silent
-        if alone and (rows := windowed(events, each)) is not None:
-            found.append(rows)
-            del wanted[name]
-    if wanted:
-        made = _planned(wanted, buckets, silent)
-        found.append(replay(pack(events, made), made, until))
+    alone = [each for name, each in wanted.items() if name not in named and name not in silent]
+    patterns = [each for each in map(pattern_of, alone) if each is not None and can_tell(events.schema, each)]
+    found = [windowed(events, patterns)] if patterns else []
+    rest = {name: each for name, each in wanted.items() if name not in {each.definition.name for each in patterns}}
+    if rest:
+        made = plan(rest, buckets=buckets, silent=silent)
+        found.append(finished(replay(pack(events, made), made, until)))
     return reduce(DataFrame.unionAll, found)
 
 
@@ -105,12 +112,3 @@ def _instant(until: datetime | str) -> int:
         return as_micros(parse_time(until, "until"))
     except EventError as error:
         raise DefinitionError(error.message, field="until", help=error.help) from None
-
-
-def _planned(wanted: dict[str, Definition], buckets: int, silent: Collection[str]) -> Plan:
-    """The plan; says what will not be divided."""
-    made = plan(wanted, buckets=buckets, silent=silent)
-    for division in made.divisions:
-        if not division.by:
-            _log.info("without BY, one task looks for %s", ", ".join(sorted(division.emits)))
-    return made

@@ -7,8 +7,8 @@
     classification STRING
     data STRING                                 the payload as the node stores it; parts and key are in it, too
 
-Without `key` and `parts`, which the payload holds, these are columns that the sink takes: it publishes the events that
-a node would have derived.
+Without `key` and `parts`, which the payload holds, these are columns that the sink takes, but for the source: that is
+the node's own, and nobody else publishes under it. Who stores detections gives them another.
 
 Tasks make the raw columns only. `parts` is made of the payload by Spark itself, so it costs nothing to whom it is
 nothing.
@@ -16,23 +16,22 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.clock import as_datetime, as_micros
-from tocsin.cloudevents import encode_json
-from tocsin.composite.detector import Detector
-from tocsin.model import Event
+from tocsin.composite.deriving import Derived
+from tocsin.composite.detector import SOURCE, Detector
+from tocsin.model import CLASSIFICATION
 
-__all__ = ["DETECTED", "PROGRESS", "RAW", "finished", "progress", "to_arrow"]
+__all__ = ["DETECTED", "PART", "PROGRESS", "RAW", "finished", "progress", "to_arrow"]
 
 RAW = "id STRING, type STRING, source STRING, time TIMESTAMP, key STRING, classification STRING, data STRING"
 """What tasks make, as Spark's DDL."""
-_PARTS = "ARRAY<STRUCT<name: STRING, offset: BIGINT, id: STRING, source: STRING, time: TIMESTAMP>>"
+PART = "STRUCT<name: STRING, offset: BIGINT, id: STRING, source: STRING, time: TIMESTAMP>"
+"""What is told of a part."""
+_PARTS = f"ARRAY<{PART}>"
 DETECTED = RAW.replace("key STRING,", f"key STRING, parts {_PARTS},")
 """The columns of `ts.detect`, as Spark's DDL."""
 
@@ -51,36 +50,33 @@ _ARROW = pa.schema(
     ]
 )
 _write = msgspec.json.Encoder().encode
+_LEVELS = pa.array(CLASSIFICATION, pa.string())
 
 
-def to_arrow(found: Sequence[Event], emits: Collection[str] | None = None) -> pa.RecordBatch:
-    """Derived events as raw columns.
-
-    Args:
-        found: what a Detector gave.
-        emits: the definitions that were asked for; None: all.
-    """
-    events = found if emits is None else [event for event in found if event.type in emits]
-    times = [as_micros(event.time) for event in events]  # type: ignore[arg-type]  # a derived event has one
-    keys = [_write(event.data["key"]).decode() if event.data["key"] else None for event in events]
+def to_arrow(found: Derived, source: str = SOURCE) -> pa.RecordBatch:
+    """Derived events as raw columns."""
     return pa.record_batch(
         [
-            pa.array([event.id for event in events], pa.string()),
-            pa.array([event.type for event in events], pa.string()),
-            pa.array([event.source for event in events], pa.string()),
-            pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")),
-            pa.array(keys, pa.string()),
-            pa.array([event.classification for event in events], pa.string()),
-            pa.array([encode_json(event.data, "data").decode() for event in events], pa.string()),
+            pa.array(found.ids, pa.string()),
+            pa.array(found.types, pa.string()),
+            pa.repeat(source, len(found)),
+            pa.array(found.times, pa.int64()).cast(pa.timestamp("us", "UTC")),
+            pa.array(found.keys, pa.string()),
+            _LEVELS.take(pa.array(found.levels, pa.int8())),
+            pa.array(found.data, pa.string()),
         ],
         schema=_ARROW,
     )
 
 
 def progress(detector: Detector, instant: int) -> pa.RecordBatch:
-    """A row that says how far an engine is, and when something in it is due."""
-    data = {"offset": detector.position, "instant": instant, "due": detector.next_timer}
-    return to_arrow([Event(PROGRESS, "tocsin", id="-", time=as_datetime(instant), data=data | {"key": None})])
+    """A row that says how far an engine is, when something in it is due, and how much it has left out so far."""
+    said = Derived()
+    said.ids, said.types, said.times, said.keys, said.levels = ["-"], [PROGRESS], [instant], [None], [0]
+    keyless, repeated = detector.left_out
+    told = {"offset": detector.position, "instant": instant, "due": detector.next_timer}
+    said.data = [_write(told | {"keyless": keyless, "repeated": repeated})]
+    return to_arrow(said, "tocsin")
 
 
 def finished(raw: DataFrame) -> DataFrame:

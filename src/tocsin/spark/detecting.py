@@ -6,36 +6,41 @@
 
 A *division* sees the events that its leaves see, and no engine needs to know of another's: a definition only puts
 together what agrees in its BY fields, and those it is made of go BY these fields, too. A definition without BY has one
-engine for everything.
+engine for everything. What a definition is made of runs in its division, too, but tells of itself only in that of its
+own BY: so nothing moves when another definition comes or goes.
 
 Promised: a plan is plain data that can be pickled. Divisions are numbered by their fields, so a plan with other
-definitions has the same numbers for what has stayed. Definitions may name others that stand behind them.
+definitions has the same numbers for what has stayed. Definitions may name others that stand behind them. For the
+pipeline a plan spans changes (`begins`): an event goes where any definition sees it that is there at any time, and
+engines know which is there when.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tocsin.composite.builder import Pattern, text_of
-from tocsin.composite.catalog import Catalog
 from tocsin.composite.detector import Detector
-from tocsin.composite.expression import Definition, leaves
-from tocsin.composite.graph import LeafNode
+from tocsin.composite.expression import Definition, is_timed, leaves
+from tocsin.composite.graph import leaves_of
 from tocsin.composite.language import parse
 from tocsin.composite.leaves import LeafFinder
+from tocsin.composite.where import Needs
 from tocsin.errors import DefinitionError
 from tocsin.filters.filter import Filter
 from tocsin.filters.normal import fields
-from tocsin.spark.begins import Begin
+from tocsin.node.placement import Wanted
+from tocsin.spark.begins import parsed
 
-__all__ = ["Begin", "Division", "Given", "Plan", "checked", "plan"]
+__all__ = ["Division", "Given", "Plan", "checked", "number_of", "plan", "scheduled"]
 
 Given = str | Pattern | Definition | tuple[str, str] | tuple[str, str, str]
 """A definition as users give it: its text, or a Definition, or (text, context[, semantics])."""
+_Version = tuple[Wanted, Definition]
 
 
 class Division(msgspec.Struct, frozen=True):
@@ -45,26 +50,34 @@ class Division(msgspec.Struct, frozen=True):
     """Follows from `by` alone; 0: without BY."""
     by: tuple[str, ...]
     """The fields whose values say to which bucket an event goes, sorted."""
-    definitions: bytes
-    """A snapshot of a detector that has all of them and has seen nothing."""
+    schedule: tuple[Wanted, ...]
+    """What is looked for, and what that is made of; from which offset on, and up to which."""
     emits: frozenset[str]
-    """Those that were asked for; others only serve them."""
+    """Those that were asked for, at any time; others only serve them."""
     filters: tuple[str, ...]
-    """Of their leaves: an event that matches none of these changes nothing."""
+    """Of the leaves of all of them: an event that matches none of these changes nothing."""
     types: frozenset[str] | None
     """What the filters demand; None: there are leaves for events of any type."""
-    is_sure: bool
-    """The filters demand a type and nothing else."""
+    sure: dict[str, tuple[int, ...]] | None
+    """Which filters are true of events of a type, by number; None: some demand more than a type."""
+    keys: tuple[tuple[str, ...], ...]
+    """The fields that make a key, for each BY of its leaves."""
+    needs: tuple[Needs, ...]
+    """What WHERE asks for, for each leaf of which it asks something."""
     fields: frozenset[tuple[str, ...]]
     """What is looked at in events: by filters, as keys, and by WHERE."""
     is_timed: bool
     """Does any of them wait for time to pass?"""
-    begins: dict[str, Begin] | None = None
-    """Where each definition begins; then engines also say how far they are. None: all of them at once."""
+    lasting: frozenset[str]
+    """Of those that were asked for: which are there in the end."""
+    is_exact: bool = False
+    """Is this the pipeline's? Then definitions begin and end, and engines also say how far they are."""
 
     def detector(self) -> Detector:
-        """A detector that has seen nothing."""
-        return Detector.restore(self.definitions)
+        """A detector that has seen nothing, for a division whose definitions do not change."""
+        detector = Detector()
+        detector.become(map(parsed, self.schedule))
+        return detector
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -100,7 +113,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_timed(self) -> bool:
         """Must engines know how late it is, also where nothing has come for them?"""
-        return any(division.is_timed or division.begins is not None for division in self.divisions)
+        return any(division.is_timed or division.is_exact for division in self.divisions)
 
 
 def checked(definitions: Mapping[str, Given], context: str = "recent") -> list[Definition]:
@@ -127,7 +140,6 @@ def plan(
     *,
     buckets: int = 1,
     silent: Collection[str] = (),
-    begins: Mapping[str, Begin] | None = None,
 ) -> Plan:
     """Check definitions and divide them.
 
@@ -136,27 +148,67 @@ def plan(
         context: of those that do not say it themselves.
         buckets: how many engines a division with BY has.
         silent: names of those that are only there because others are made of them: they tell nothing.
-        begins: for the pipeline: where each begins.
 
     Raises:
         DefinitionError: one cannot be read, or does not fit the others; or there is none.
     """
-    catalog = Catalog({each.name: each for each in checked(definitions, context)})
-    families = {name: [each.name for each in catalog.family(each)] for name, each in catalog.definitions.items()}
-    emitted: set[str] = set(silent)
-    grouped: dict[tuple[str, ...], tuple[set[str], set[str]]] = {}  # by → those it runs, those it emits
-    for name in reversed(families):  # what is made of others comes behind them, and emits them on its way
-        if name not in emitted:
-            runs, emits = grouped.setdefault(tuple(sorted(catalog.definitions[name].by)), (set(), set()))
-            runs |= set(families[name])
-            # Where definitions come and go, each is told by the division of its own BY, whoever else needs it.
-            told = {name} if begins is not None else set(families[name])
-            emits |= told - emitted
-            emitted |= told
-    if not grouped:
+    given = checked(definitions, context)
+    if all(each.name in silent for each in given):
         raise DefinitionError("all definitions are silent", field="silent", help="leave out those that should be told")
-    made = tuple(_division(by, catalog, *grouped[by], begins) for by in sorted(grouped))
-    return Plan(made, max(1, buckets))
+    versions = [(_always(each, is_told=each.name not in silent), each) for each in given]
+    return Plan(_divided(versions, is_exact=False), max(1, buckets))
+
+
+def scheduled(schedule: Sequence[Wanted], buckets: int) -> Plan:
+    """Divide definitions that begin and end at offsets; a node has checked them.
+
+    Args:
+        schedule: what was there at any time, and is still to be looked for.
+        buckets: as in `plan`.
+
+    Raises:
+        DefinitionError: their fields of BY cannot be told apart.
+    """
+    return Plan(_divided([(each, parsed(each)) for each in schedule], is_exact=True), buckets)
+
+
+def _divided(versions: Sequence[_Version], *, is_exact: bool) -> tuple[Division, ...]:
+    """Each is told by the division of its own BY, whoever else is made of it."""
+    named: dict[str, list[Definition]] = {}
+    for _, definition in versions:
+        named.setdefault(definition.name, []).append(definition)
+    told = {tuple(sorted(definition.by)) for each, definition in versions if each.is_told}
+    made = []
+    for by in sorted(told):
+        top = [version for version in versions if version[0].is_told and tuple(sorted(version[1].by)) == by]
+        below: set[str] = set()  # names of what these are made of, at any time
+        rest = [definition for _, definition in top]
+        while rest:
+            for name in [leaf.definition for leaf in leaves(rest.pop().expression) if leaf.definition is not None]:
+                if name not in below:
+                    below.add(name)
+                    rest += named.get(name, ())
+        roots = {each: None for each, _ in top}
+        mine = [version for version in versions if version[0] in roots or version[1].name in below]
+        made.append(_division(by, mine, list(roots), is_exact=is_exact))
+    known: dict[int, tuple[str, ...]] = {}
+    for each in made:
+        if known.setdefault(each.number, each.by) != each.by:
+            raise DefinitionError(
+                f"BY {', '.join(each.by)} and BY {', '.join(known[each.number])} have the same number in state",
+                field="definitions",
+                help="give a field another name, or look for them in two queries",
+            )
+    return tuple(made)
+
+
+def _always(each: Definition, *, is_told: bool) -> Wanted:
+    return Wanted(each.name, each.text, each.context, each.semantics, each.max_open, 0, 0, 0, is_told)
+
+
+def number_of(by: tuple[str, ...]) -> int:
+    """The number of the division that goes BY these fields, sorted: state is kept under it. 0: without BY."""
+    return zlib.crc32("\x1f".join(by).encode()) >> 1 if by else 0
 
 
 def _asked(name: str, given: Any, context: str, known: Mapping[str, Any]) -> Definition:
@@ -190,28 +242,28 @@ def _sorted(asked: dict[str, Definition]) -> list[Definition]:
 
 
 def _division(
-    by: tuple[str, ...], catalog: Catalog, runs: set[str], emits: set[str], begins: Mapping[str, Begin] | None
+    by: tuple[str, ...], versions: Sequence[_Version], roots: Sequence[Wanted], *, is_exact: bool
 ) -> Division:
-    detector = Detector()
-    for each in catalog.definitions.values():
-        if each.name in runs:
-            detector.define(each.name, each.text, each.context, each.semantics, max_open=each.max_open)
-    filters = tuple(detector.filters())
+    sights = [node for _, definition in versions for node in leaves_of(definition)]
+    filters = tuple(dict.fromkeys(node.filter for node in sights))
     finder = LeafFinder(filters)
+    is_sure = finder.rest is None and not any(plan.asked for plan in finder.plans.values())
     looked: set[tuple[str, ...]] = set()
-    for node in detector.graph.nodes:
-        if isinstance(node, LeafNode):
-            looked |= {field.path for field in fields(Filter(node.filter).condition)}
-            looked |= {tuple(field.split(".")) for field in node.by} | set(node.needs)
+    for node in sights:
+        looked |= {field.path for field in fields(Filter(node.filter).condition)}
+        looked |= {tuple(field.split(".")) for field in node.by} | set(node.needs)
     return Division(
-        zlib.crc32("\x1f".join(by).encode()) >> 1 if by else 0,
+        number_of(by),
         by,
-        detector.snapshot(),
-        frozenset(emits),
+        tuple(each for each, _ in versions),
+        frozenset(each.name for each in roots),
         filters,
         frozenset(finder.plans) if finder.rest is None else None,
-        finder.rest is None and not any(plan.asked for plan in finder.plans.values()),
+        {kind: tuple(sorted(plan.sure)) for kind, plan in sorted(finder.plans.items())} if is_sure else None,
+        tuple(sorted({node.by for node in sights if node.by})),
+        tuple(sorted({node.needs for node in sights if node.needs})),
         frozenset(looked),
-        detector.is_timed,
-        None if begins is None else {name: begins[name] for name in sorted(runs)},
+        any(is_timed(definition.expression) for _, definition in versions),
+        frozenset(each.name for each in roots if each.until is None),
+        is_exact,
     )

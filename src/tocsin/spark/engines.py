@@ -12,59 +12,81 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
+from tocsin.composite.deriving import Derived
 from tocsin.composite.detector import Detector
+from tocsin.composite.rows import Rows
 from tocsin.composite.state import uncollected
-from tocsin.model import Event
-from tocsin.spark.begins import Begin, Turn, mark_of
+from tocsin.errors import DefinitionError
+from tocsin.node.placement import Moment
+from tocsin.spark.begins import Turn, mark_of
+from tocsin.spark.chunks import Chunk, rows_of, stream
 from tocsin.spark.detected import progress, to_arrow
 from tocsin.spark.detecting import Division
-from tocsin.spark.packing import Chunk, chunk_events, stream
 
-__all__ = ["Answer", "Engines", "Stored", "Work", "feed"]
+__all__ = ["Answer", "Engine", "Engines", "Stored", "Work", "division_mark", "feed", "written"]
 
 KEPT = 256
-"""Detectors that a process keeps, the last used ones."""
+"""Detectors that a process keeps, the last used ones …"""
+BUSY = 60.0
+"""… and all that were used within so many seconds: those of a running query are needed again."""
 UNUSED = 600.0
 """Seconds after which one is given up that nobody has asked for."""
 TOLD = 10_000
 """Detections that are handed to Spark together."""
-AT_ONCE = Begin(0, 0)
-"""A definition that sees whatever comes next."""
+_VERSION = 1
 
 
-def feed(detector: Detector, chunks: Iterable[Chunk], upto: int | None = None) -> list[Event]:
-    """Give a detector all chunks of one bucket that lie side by side in the journal; returns what is detected.
+class Engine(NamedTuple):
+    """A detector at work for a division: what it is fed, and what it tells."""
 
-    Chunks come in any order, and may overlap: their events are taken in the order of offsets; with `upto`, up to that
-    one.
+    detector: Detector
+    filters: Sequence[str]
+    """Of the division, as chunks refer to them."""
+    emits: Collection[str]
+
+
+def feed(engine: Engine, chunks: Iterable[Chunk], above: int = 0, upto: Moment | None = None) -> Derived:
+    """Give an engine all chunks of one bucket that lie side by side in the journal; returns what is detected.
+
+    Chunks come in any order, and may overlap: their events are taken in the order of offsets.
+
+    Args:
+        engine: takes them.
+        chunks: of one bucket.
+        above: leave out events up to this offset, which it was fed before, out of the same chunks.
+        upto: feed it events up to this offset only, and let it be as late as it was then.
     """
+    derived = Derived()
     with uncollected():  # many events and windows are made, and none leads back to itself
-        return _fed(detector, chunks, upto)
+        for together in _apart(chunks):
+            _feed(engine, together, above, None if upto is None else upto.offset, derived)
+    if upto is not None:  # whoever has seen the event there: timers due before it are over
+        if upto.time:
+            engine.detector.reach(*upto, derived, engine.emits)
+        engine.detector.skip(upto.offset)
+    return derived
 
 
-def _fed(detector: Detector, chunks: Iterable[Chunk], upto: int | None) -> list[Event]:
-    found: list[Event] = []
-    for together in _apart(chunks):
-        last, instant = max(chunk.last for chunk in together), max(chunk.time for chunk in together)
-        if last <= detector.position or (upto is not None and together[0].first > upto):
-            continue
-        begin = min(chunk.begin for chunk in together)
-        detector.begin(max(begin, detector.time))  # the first event, whoever sees it, says when absolute times begin
-        events = [event for chunk in together for event in chunk_events(chunk)]
-        if len(together) > 1:
-            events.sort(key=lambda event: event.offset or 0)
-        if upto is None or last <= upto:
-            found += detector.feed_batch(events)
-            found += detector.reach(last, instant)
-        else:
-            found += detector.feed_batch([event for event in events if (event.offset or 0) <= upto])
-    if upto is not None:
-        detector.skip(upto)
-    return found
+def _feed(engine: Engine, together: list[Chunk], above: int, upto: int | None, derived: Derived) -> None:
+    detector, filters, emits = engine
+    last, instant = max(chunk.last for chunk in together), max(chunk.time for chunk in together)
+    if upto is None:  # they are looked at for the last time
+        detector.miss(sum(chunk.keyless for chunk in together))
+    if last <= above or (upto is not None and together[0].first > upto):
+        return
+    several = [rows_of(chunk.events, filters) for chunk in together if chunk.events is not None]
+    if last > detector.position:  # the first event, whoever sees it, says when absolute times begin
+        detector.begin(max(min(chunk.begin for chunk in together), detector.time))
+    if several:
+        detector.feed_rows(Rows.merged(several).between(above, upto), derived, emits)
+    if upto is None or last <= upto:
+        detector.reach(last, instant, derived, emits)
 
 
 def _apart(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
@@ -84,7 +106,8 @@ class Stored(msgspec.Struct, array_like=True):
     """The state of one bucket as it is stored: a snapshot, and the chunks since, batch by batch."""
 
     snapshot: bytes | None
-    batches: list[list[Chunk]]
+    batches: list[msgspec.Raw]
+    """Each is what `Work.chunks` was."""
 
 
 class Work(msgspec.Struct, array_like=True):
@@ -97,7 +120,8 @@ class Work(msgspec.Struct, array_like=True):
     after: bytes
     """Its token when this batch is done."""
     division: Division
-    chunks: list[Chunk]
+    chunks: msgspec.Raw
+    """See `written`."""
     save: bool
     """Is a snapshot wanted?"""
     stored: Stored | None = None
@@ -111,6 +135,12 @@ class Answer(msgspec.Struct, array_like=True):
     """Arrow's streams of the raw columns of `detected`."""
     snapshot: bytes | None
     """If it was wanted, or must be stored because the definitions have changed."""
+    is_done: bool
+    """Has the engine all definitions of the division?"""
+    keyless: int
+    """Matches of this batch whose events have no key …"""
+    repeated: int
+    """… and events of it that came before: both were left out."""
 
 
 class Engines:
@@ -121,44 +151,75 @@ class Engines:
         self._kept: OrderedDict[bytes, tuple[bytes, bytes, Detector, float]] = OrderedDict()
 
     def run(self, work: Work) -> Answer | None:
-        """Do a batch; None: the stored state is needed."""
+        """Do a batch; None: the stored state is needed.
+
+        Raises:
+            DefinitionError: what is stored has a version that this program does not know.
+        """
         token, known, detector, _ = self._kept.pop(work.lineage, (b"", b"", None, 0))
         if detector is None or token != work.before:
             if work.stored is None:
                 return None
             detector, known = _revived(work.stored)
-        division, chunks, save = work.division, work.chunks, work.save
-        mark = mark_of(division.definitions, division.begins or {})
-        if Turn.is_done(known, mark):
-            found = feed(detector, chunks)
+        division, chunks, save = work.division, _read_chunks(work.chunks), work.save
+        keyless, repeated = detector.left_out
+        mark = division_mark(division)
+        done: list[Derived] = []
+        is_done = Turn.is_done(known, mark)
+        if is_done:
+            done.append(feed(Engine(detector, division.filters, division.lasting), chunks))
         else:
-            wanted = division.detector()
-            begins = division.begins or {each.name: AT_ONCE for each in wanted.definitions()}
-            turn = Turn(detector, known, mark, wanted, begins)
-            found = []
-            for since in turn.before(max(chunk.last for chunk in chunks)):
-                found += feed(detector, chunks, since)
-            found += feed(detector, chunks)
+            turn = Turn(detector, known, mark, division.schedule, division.by)
+            first = min([chunk.first for chunk in chunks], default=detector.position + 1)
+            above = 0
+            for step in turn.steps(first, max([chunk.last for chunk in chunks], default=0)):
+                done.append(feed(Engine(detector, division.filters, step.emits), chunks, above, step.upto))
+                above = step.upto.offset if step.upto is not None else above
             known, save = turn.known(), True
+            is_done = Turn.is_done(known, mark)
         self._keep(work.lineage, work.after, known, detector)
-        slices = (found[place : place + TOLD] for place in range(0, len(found), TOLD))
-        told = [each for each in (to_arrow(piece, division.emits) for piece in slices) if each.num_rows]
-        if division.begins is not None:
+        told = [piece for found in done for piece in _pieces(found)]
+        if division.is_exact and chunks:
             told.append(progress(detector, max(chunk.time for chunk in chunks)))
-        snapshot = _encode(_Saved(known, detector.snapshot())) if save else None
-        return Answer([stream(each) for each in told], snapshot)
+        snapshot = _encode(_Saved(_VERSION, known, division.filters, detector.snapshot())) if save else None
+        more, again = detector.left_out
+        sent = [stream(each, is_large=True) for each in told]
+        return Answer(sent, snapshot, is_done, more - keyless, again - repeated)
 
     def _keep(self, lineage: bytes, token: bytes, known: bytes, detector: Detector) -> None:
         """Keep a detector, and none whose query has ended, as far as one can tell."""
         now = time.monotonic()
         self._kept[lineage] = token, known, detector, now
-        while len(self._kept) > KEPT or next(iter(self._kept.values()))[3] < now - UNUSED:
+        while self._kept:
+            used = next(iter(self._kept.values()))[3]
+            if used > now - (BUSY if len(self._kept) > KEPT else UNUSED):
+                return
             self._kept.popitem(last=False)
 
 
+def written(chunks: list[Chunk]) -> msgspec.Raw:
+    """Chunks as they travel and are stored."""
+    return msgspec.Raw(_encode(chunks))
+
+
+def division_mark(division: Division) -> bytes:
+    """A name for what a division looks for: the same for the same."""
+    return mark_of(division.schedule, division.filters)
+
+
+def _pieces(found: Derived) -> Iterator[pa.RecordBatch]:
+    if len(found):
+        whole = to_arrow(found)
+        for place in range(0, len(found), TOLD):
+            yield whole.slice(place, TOLD)
+
+
 class _Saved(msgspec.Struct, array_like=True):
+    version: int
     known: bytes
     """See `Turn.known`."""
+    filters: tuple[str, ...]
+    """What the chunks of the batches since refer to."""
     detector: bytes
 
 
@@ -166,12 +227,19 @@ def _revived(stored: Stored) -> tuple[Detector, bytes]:
     """The detector of a stored state, and what it knows. All batches since a snapshot had its definitions."""
     if stored.snapshot is None:
         return Detector(), b""
+    version = msgspec.msgpack.decode(stored.snapshot, type=tuple[Any, ...])[0]
+    if version != _VERSION:
+        raise DefinitionError(
+            f"the state in the checkpoint has version {version!r}, and this program knows {_VERSION}",
+            help="use the program that wrote it, or begin with a new checkpoint",
+        )
     saved = _read(stored.snapshot)
-    detector = Detector.restore(saved.detector)
+    engine = Engine(Detector.restore(saved.detector), saved.filters, ())
     for chunks in stored.batches:  # what they detect was told before
-        feed(detector, chunks)
-    return detector, saved.known
+        feed(engine, _read_chunks(chunks))
+    return engine.detector, saved.known
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _read = msgspec.msgpack.Decoder(_Saved).decode
+_read_chunks = msgspec.msgpack.Decoder(list[Chunk]).decode

@@ -59,11 +59,15 @@ class FileTarget:
     ) -> None:
         """Append what was staged, in one transaction."""
         chunks = [chunk for path, pieces in staged for chunk in chunks_in(path, pieces)]
-        if not chunks:  # a batch without rows need not be remembered: repeated, it has none or is stored then
-            return
+        if chunks:  # a batch without rows need not be remembered: repeated, it has none or is stored then
+            self._append(PackedEvents(chunks, unique=unique), writer, position, query, streaming=streaming)
+        self.clear()
+
+    def _append(
+        self, events: PackedEvents, writer: str | None, position: int | None, query: str | None, *, streaming: bool
+    ) -> None:
         with _opened(self.url) as journal:
             state = claim(journal, writer, query, streaming=streaming) if writer is not None else {}
-            events = PackedEvents(chunks, unique=unique)
             request = Request(SystemClock().now(), events, writer, position, by=writer or "spark", state=state)
             try:
                 _submit(journal, request)

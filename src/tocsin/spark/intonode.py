@@ -67,13 +67,14 @@ class NodeTarget:
         streaming: bool,
         unique: bool,
     ) -> None:
-        """Have what was staged stored, in one transaction."""
+        """Have what was staged stored, in one transaction; the node removes it then."""
         parts = [
             {"id": f"{name}-{number}", "events": piece.count, "size": piece.size, "checksum": piece.checksum}
             for name, pieces in staged
             for number, piece in enumerate(pieces)
         ]
         if not parts:
+            self.clear()
             return
         wanted: dict[str, object] = {"parts": parts, "query": query, "streaming": streaming}
         if writer is not None and position is not None:

@@ -18,6 +18,8 @@ __all__ = ["Progress", "told"]
 Progress = Callable[[int, int | None], None]
 """Is told how much is done, of how much; None: not known."""
 
+_OWN = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+"""What a thread says of its jobs."""
 _EVERY = 0.1
 """Seconds between two looks."""
 
@@ -27,7 +29,7 @@ def told(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
     """Tell how far the jobs are that this thread starts in the block; if it is left in a hurry, they are cancelled."""
     context = spark.sparkContext
     group = f"tocsin-{uuid.uuid4().hex}"
-    before = {name: context.getLocalProperty(name) for name in ("spark.jobGroup.id", "spark.job.description")}
+    before = {name: context.getLocalProperty(name) for name in _OWN}
     context.setJobGroup(group, "tocsin", interruptOnCancel=True)
     ended = threading.Event()
     teller = threading.Thread(target=_tell, args=(context, group, progress, ended), daemon=True) if progress else None

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
+import logging
 import os
 import select
 import signal
@@ -41,11 +43,15 @@ NAME = "tocsin-keeper"
 """What the system calls such a process."""
 _IDLE = 600.0  # seconds without a question after which a keeper ends
 _TICK = 2.0
-_STARTING = 10.0  # seconds in which a keeper must answer its door
+_STARTING = 10.0  # seconds in which a keeper must answer its door …
+_AGAIN = 300.0  # … else none is started for so long
+_COLLECT = 2000  # answers after which memory is looked through for what is in use no more
+_LONGEST = 900.0  # seconds that a keeper may take for one batch, and those before it
 _HEAD = 8
 _ON = "TOCSIN_KEEPERS"
 """An environment variable: `off` has tasks do everything themselves."""
 
+_log = logging.getLogger(__name__)
 _here = Engines()
 _doors: dict[int, socket.socket] = {}
 
@@ -69,12 +75,18 @@ def do(work: Work, partition: int, fetch: Callable[[], Stored]) -> Answer:
         partition: of the task.
         fetch: gets the stored state, if it is needed.
     """
-    for _ in range(2):
-        with contextlib.suppress(OSError, EOFError):
-            answer = _ask(work, partition, fetch)
-            if answer is not None:
-                return answer
+    failures = 0
+    while failures < 2:
+        try:
+            reply = _asked(work, partition)
+        except (OSError, EOFError):  # it is gone: another one may begin
+            failures += 1
+            continue
+        if reply is None:
             break
+        if reply.answer is not None:
+            return reply.answer
+        work = msgspec.structs.replace(work, stored=fetch())  # what goes wrong there is nothing of a keeper's
     found = _here.run(work)
     if found is None:
         found = _here.run(msgspec.structs.replace(work, stored=fetch()))
@@ -82,26 +94,21 @@ def do(work: Work, partition: int, fetch: Callable[[], Stored]) -> Answer:
     return found
 
 
-def _ask(work: Work, partition: int, fetch: Callable[[], Stored]) -> Answer | None:
+def _asked(work: Work, partition: int) -> _Reply | None:
     """Ask the keeper of a partition; None: there is none."""
     number = partition % (os.cpu_count() or 1)
     door = _door(number)
     if door is None:
         return None
     try:
-        answer = _asked(door, work)
-        return answer if answer is not None else _asked(door, msgspec.structs.replace(work, stored=fetch()))
+        _send(door, _encode(work))
+        reply = _read_reply(_receive(door))
     except BaseException:  # what it would say next is the answer to something else
         _doors.pop(number).close()
         raise
-
-
-def _asked(door: socket.socket, work: Work) -> Answer | None:
-    _send(door, _encode(work))
-    reply = _read_reply(_receive(door))
     if reply.error is not None:
         raise RuntimeError(f"an engine has failed:\n{reply.error}")
-    return reply.answer
+    return reply
 
 
 # -- frames
@@ -112,11 +119,11 @@ def _send(door: socket.socket, content: bytes) -> None:
     door.sendall(content)
 
 
-def _receive(door: socket.socket) -> bytes:
+def _receive(door: socket.socket) -> bytearray:
     return _exactly(door, int.from_bytes(_exactly(door, _HEAD), "little"))
 
 
-def _exactly(door: socket.socket, count: int) -> bytes:
+def _exactly(door: socket.socket, count: int) -> bytearray:
     content = bytearray(count)
     view, done = memoryview(content), 0
     while done < count:
@@ -124,7 +131,7 @@ def _exactly(door: socket.socket, count: int) -> bytes:
         if not got:
             raise EOFError("a keeper, or who asked it, is gone")
         done += got
-    return bytes(content)
+    return content
 
 
 # -- finding and starting
@@ -139,18 +146,30 @@ def _door(number: int) -> socket.socket | None:
         path = str(place / f"{number}.sock") if place is not None else ""
         if place is None or len(path) > 100:  # systems have a limit
             return None
+        failed = place / f"{number}.failed"
         with _locked(place / f"{number}.lock"):
             door = _knock(path)
-            if door is None:
+            if door is None and not _is_fresh(failed):
                 _start(path, parent)
                 until = time.monotonic() + _STARTING
                 while door is None and time.monotonic() < until:
                     time.sleep(0.005)
                     door = _knock(path)
+                if door is None:  # every task would wait so long
+                    failed.touch()
+                    _log.warning("no keeper begins at %s: tasks do without one, and take longer", path)
         if door is None:
             return None
+        door.settimeout(_LONGEST)
         _doors[number] = door
     return _doors[number]
+
+
+def _is_fresh(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < _AGAIN
+    except FileNotFoundError:
+        return False
 
 
 def _directory(parent: int) -> Path | None:
@@ -225,7 +244,10 @@ def _open_files() -> list[int]:
 
 
 def _serve(path: str, parent: int) -> None:
-    engines = Engines()
+    # What engines hold leads nowhere back to itself, and there may be millions of it: the collector would look through
+    # all that is new after every batch, for nothing. What else there is waits.
+    gc.disable()
+    engines, answers = Engines(), 0
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)  # of one that was killed
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -234,9 +256,9 @@ def _serve(path: str, parent: int) -> None:
     guests: dict[int, socket.socket] = {}
     poller = select.poll()
     poller.register(listening, select.POLLIN)
-    asked = time.monotonic()
+    asked, born = time.monotonic(), _born(parent)
     try:
-        while _lives(parent) and time.monotonic() < asked + _IDLE:
+        while _lives(parent, born) and time.monotonic() < asked + _IDLE:
             for number, _ in poller.poll(_TICK * 1000):
                 if number == listening.fileno():
                     guest, _ = listening.accept()
@@ -245,30 +267,41 @@ def _serve(path: str, parent: int) -> None:
                     continue
                 try:
                     _send(guests[number], _encode(_answer(engines, _receive(guests[number]))))
-                    asked = time.monotonic()
+                    asked, answers = time.monotonic(), answers + 1
+                    if answers % _COLLECT == 0:
+                        gc.collect()
                 except (OSError, EOFError):
                     poller.unregister(number)
                     guests.pop(number).close()
     finally:
         os.unlink(path)
-        if not _lives(parent):  # nobody comes any more
+        if not _lives(parent, born):  # nobody comes any more
             with contextlib.suppress(OSError):
                 os.unlink(path.removesuffix(".sock") + ".lock")
                 os.rmdir(os.path.dirname(path))
 
 
-def _answer(engines: Engines, question: bytes) -> _Reply:
+def _answer(engines: Engines, question: bytearray) -> _Reply:
     try:
         return _Reply(engines.run(_read_work(question)))
     except Exception:  # the task fails with it, and is tried again
         return _Reply(error=traceback.format_exc())
 
 
-def _lives(process: int) -> bool:
+def _lives(process: int, born: str | None) -> bool:
+    """Is a process there, and still the one that it was? Its number may have become another's."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
-    return True
+    except PermissionError:  # it is there
+        pass
+    return _born(process) == born
+
+
+def _born(process: int) -> str | None:
+    """When a process began, in the system's own measure; None: it does not say."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None

@@ -22,12 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    ByteType,
-    IntegerType,
-    LongType,
     MapType,
     NumericType,
-    ShortType,
     StringType,
     StructType,
     TimestampType,
@@ -40,7 +36,8 @@ from tocsin.spark import balancing
 from tocsin.spark.compiling import Compiled, compile_frame, compile_mapping
 from tocsin.spark.elastic import Elastic
 from tocsin.spark.filterset import FilterSet
-from tocsin.spark.schema import schema_for
+from tocsin.spark.following import Following
+from tocsin.spark.given import WHOLE, own_columns, refuse_doubles, refuse_variants
 from tocsin.spark.serving import SHARD, VERSION, Serving, Shipped, needed
 from tocsin.spark.shards import primitive
 
@@ -48,12 +45,13 @@ __all__ = ["MatchReport", "match"]
 
 _log = logging.getLogger(__name__)
 
-_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _NESTED = (ArrayType, MapType, StructType)
 _HELD = (*_NESTED, BooleanType, NumericType, StringType, TimestampType, VariantType)
 """What an event can hold; all else is passed over."""
 _FILES = {".parquet": "parquet", ".csv": "csv", **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json")}
-Filters = Mapping[str, str | Filter] | Mapping[int, str | Filter] | DataFrame | str | os.PathLike[str] | FilterSet
+Filters = (
+    Mapping[str, str | Filter] | Mapping[int, str | Filter] | DataFrame | str | os.PathLike[str] | FilterSet | Following
+)
 
 
 class MatchReport(msgspec.Struct):
@@ -85,8 +83,7 @@ def match(
             attributes. A DataFrame of other columns means what `Matcher.match_batch` says of Arrow columns.
         filters: a mapping from keys (all text, or all whole numbers) to filters or their texts; a DataFrame, a table's
             name or a file (`.parquet`, `.csv` with a header, `.json`/`.jsonl` lines) with columns `key` and `filter`;
-            or a `FilterSet`, which may change while the query runs. (A set that lives in a running node will be a
-            fourth, once nodes can be reached over the network.)
+            or a `FilterSet`, which may change while the query runs, also one that follows a node (`follow`).
         shards: divide the filters among so many indexes, if one is too large for a Python process; by default one for
             each million. Every event is then copied to each of them. `Elastic()` lets the shards of a `FilterSet`
             split and merge by the load that tasks measure; the set remembers how.
@@ -108,6 +105,8 @@ def match(
     """
     _check(events, errors)
     report = report if report is not None else MatchReport()
+    if isinstance(filters, Following):
+        filters = filters.filters
     source = _is_source(events.schema)
     if isinstance(filters, FilterSet):
         events = _with_version(events, filters)
@@ -143,7 +142,7 @@ def _plan_elastic(events: DataFrame, columns: list[str], serving: Serving, polic
     context = events.sparkSession.sparkContext
     tasks = policy.most or max(1, context.defaultParallelism)
     assert serving.live is not None
-    meter = balancing.meter(context, serving.live, policy, tasks)
+    meter = balancing.meter(events.sparkSession, serving.live, policy, tasks)
     rows = _selected(events, columns)
     copies = F.arrow_udf(serving.copies, "int")(F.col(VERSION))  # type: ignore[attr-defined]
     return _served(_copied(rows, copies, tasks), msgspec.structs.replace(serving, meter=meter))
@@ -151,7 +150,7 @@ def _plan_elastic(events: DataFrame, columns: list[str], serving: Serving, polic
 
 def _selected(events: DataFrame, columns: list[str]) -> DataFrame:
     columns = [name for name in columns if name != "offset"]
-    _refuse_variants(events.schema, columns)
+    refuse_variants(events.schema, columns)
     return events.select(F.col("offset").cast("bigint").alias("offset"), *(_column(name) for name in columns))
 
 
@@ -191,7 +190,7 @@ def _compile(spark: SparkSession, filters: Any, shards: int | None) -> Compiled:
         raise SchemaError(
             f"filters have the columns {', '.join(filters.columns)}", field="filters", help="key and filter are needed"
         )
-    if not isinstance(kinds["key"], (StringType, *_WHOLE)):
+    if not isinstance(kinds["key"], (StringType, *WHOLE)):
         raise SchemaError(
             f"the keys of filters are {kinds['key'].simpleString()}", field="key", help="cast them to STRING or BIGINT"
         )
@@ -236,10 +235,8 @@ def _check(events: Any, errors: str) -> None:
         raise MatcherError(f"events are {type(events).__name__}", help="give a DataFrame; for lists there is Matcher")
     if errors not in ("refuse", "skip"):
         raise MatcherError(f"errors is {errors!r}", help="give 'refuse' or 'skip'")
-    twice = sorted({name for name in events.columns if events.columns.count(name) > 1})
-    if twice:
-        raise SchemaError(f"two columns are named {twice[0]}", field=twice[0], help="rename one")
-    if "offset" not in events.columns or not isinstance(events.schema["offset"].dataType, _WHOLE):
+    refuse_doubles(events)
+    if "offset" not in events.columns or not isinstance(events.schema["offset"].dataType, WHOLE):
         raise SchemaError(
             "events need a column offset of whole numbers",
             field="offset",
@@ -255,21 +252,13 @@ def _is_source(schema: StructType) -> bool:
         return True
     if isinstance(kinds.get("data"), VariantType):
         return True
-    own = {field.name: field.dataType for field in StructType.fromDDL(schema_for(filters=True))}  # type: ignore[attr-defined]
+    own = own_columns()
     return all(own.get(name) == kind for name, kind in kinds.items())
-
-
-def _refuse_variants(schema: StructType, columns: list[str]) -> None:
-    for name in columns:
-        if name not in ("attributes", "data") and isinstance(schema[name].dataType, VariantType):
-            raise SchemaError(
-                f"the column {name} is a VARIANT", field=name, help="cast it to a type, or leave it out: drop(…)"
-            )
 
 
 def _with_version(events: DataFrame, filters: FilterSet) -> DataFrame:
     if VERSION in events.columns:
-        if not isinstance(events.schema[VERSION].dataType, _WHOLE):
+        if not isinstance(events.schema[VERSION].dataType, WHOLE):
             raise SchemaError(
                 f"the column {VERSION} is {events.schema[VERSION].dataType.simpleString()}",
                 field=VERSION,

@@ -28,7 +28,7 @@ from tocsin.errors import EventError, FilterError, JournalError, OptionError
 from tocsin.filters.filter import Filter
 from tocsin.journal.opening import file_path
 from tocsin.model import parse_time
-from tocsin.spark.asking import PATIENCE
+from tocsin.spark.asking import PATIENCE, is_address
 
 __all__ = ["ReadOptions", "WriteOptions", "read_options", "suggestion", "write_options"]
 
@@ -39,7 +39,6 @@ _READING = (
 _WRITING = ("url", "writer", "batch", "staging", "extraColumns", "token", "ca", "patience")
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "timezone", "mergeschema"})
 """What Spark or its users put among the options of any format; none is ours."""
-_NODES = ("http:", "https:")
 _T = TypeVar("_T")
 _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 
@@ -190,7 +189,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
 
 def _staging(given: _Given, url: str) -> str | None:
     place = given.directory("staging")
-    if not url.startswith(_NODES):
+    if not is_address(url):
         return place or f"{_path(url)}.staging"
     if place is not None:
         raise _wrong("staging", "rows wait at the node, and need no directory", "leave the option staging out")
@@ -241,7 +240,7 @@ class _Given:
             raise _wrong(
                 "url", f"the option url is missing{given}", 'say which journal: .option("url", "file:plant.db")'
             )
-        if url.startswith(_NODES):
+        if is_address(url):
             return _address(url)
         if url.startswith(("ws:", "wss:")):
             raise _wrong("url", f"Spark speaks HTTP, not {url!r}", f"write http{url[2:]}")

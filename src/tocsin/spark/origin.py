@@ -21,10 +21,10 @@ from tocsin.journal.contract import Block
 from tocsin.journal.lake import Lake
 from tocsin.journal.opening import file_path
 from tocsin.journal.reader import open_reader
-from tocsin.spark.asking import PATIENCE, Address
+from tocsin.spark.asking import PATIENCE, Address, is_address
 from tocsin.spark.distant import NodeOrigin, Wanted
 
-__all__ = ["Origin", "is_address", "open_origin"]
+__all__ = ["Origin", "open_origin"]
 
 
 class Origin(Protocol):
@@ -49,11 +49,6 @@ class Origin(Protocol):
 
     def close(self) -> None:
         """Let go of it."""
-
-
-def is_address(url: str) -> bool:
-    """Is it the address of a node?"""
-    return url.partition(":")[0] in ("http", "https")
 
 
 def open_origin(

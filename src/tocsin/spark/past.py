@@ -32,7 +32,8 @@ from tocsin.journal.contract import CANCELLED
 from tocsin.journal.lake import remembered_lake
 from tocsin.journal.opening import file_path
 from tocsin.model import parse_time
-from tocsin.spark.origin import Origin, is_address, open_origin
+from tocsin.spark.asking import is_address
+from tocsin.spark.origin import Origin, open_origin
 from tocsin.spark.schema import SCHEMA
 
 __all__ = ["past"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, overload
 
 import msgspec
@@ -172,7 +173,7 @@ class _Finder:
             return False
         if self._payloads is None:
             self._payloads = _members(data, self._heads)
-        values = [getattr(each, f"m{self._heads.index(path[0])}") for each in self._payloads]
+        values = list(map(attrgetter(f"m{self._heads.index(path[0])}"), self._payloads))
         for name in path[1:]:
             values = [each.get(name) if each.__class__ is dict else None for each in values]
         return _column(values)

@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tocsin.model import Event
+from tocsin.composite.deriving import Derived
 from tocsin.spark import detected
+from tocsin.spark.chunks import Chunk
 from tocsin.spark.detecting import Division, Plan
-from tocsin.spark.engines import feed
-from tocsin.spark.packing import Chunk
+from tocsin.spark.engines import Engine, feed
 
 __all__ = ["replay"]
 
@@ -66,23 +66,25 @@ class _Replaying(msgspec.Struct, frozen=True):
         for (number, _), rows in groupby(_chunks(batches), key=lambda row: row[:2]):
             division = self.plan.division(number)
             for found in self._detected(division, (chunk for _, _, chunk in rows)):
-                if found:
-                    yield detected.to_arrow(found, division.emits)
+                if len(found):
+                    yield detected.to_arrow(found)
 
-    def _detected(self, division: Division, chunks: Iterable[Chunk]) -> Iterator[list[Event]]:
+    def _detected(self, division: Division, chunks: Iterable[Chunk]) -> Iterator[Derived]:
         """What one engine finds; chunks come in the order of their first offsets."""
-        detector = division.detector()
+        engine = Engine(division.detector(), division.filters, division.emits)
         together: list[Chunk] = []
         end = 0
         for chunk in chunks:
             if together and chunk.first > end:
-                yield feed(detector, together)
+                yield feed(engine, together)
                 together = []
             together.append(chunk)
             end = max(end, chunk.last)
-        yield feed(detector, together)
+        yield feed(engine, together)
         if self.until is not None:
-            yield detector.advance(self.until)
+            last = Derived()
+            engine.detector.pass_rows(self.until, last, division.emits)
+            yield last
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, Chunk]]:

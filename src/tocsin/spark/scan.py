@@ -23,10 +23,11 @@ from tocsin.filters.filter import Filter
 from tocsin.journal.gather import Gathering, sized
 from tocsin.journal.segments import between
 from tocsin.journal.sieve import Report, Sieve, Sieves
+from tocsin.spark.asking import is_address
 from tocsin.spark.columns import Columns
 from tocsin.spark.distant import Wanted
 from tocsin.spark.options import ReadOptions
-from tocsin.spark.origin import Origin, is_address, open_origin
+from tocsin.spark.origin import Origin, open_origin
 from tocsin.spark.pushdown import NOTHING, Pushed
 from tocsin.spark.ranges import Range, check_range, pieces, share_size, shares
 

@@ -36,9 +36,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from tocsin.composite.leaves import SOURCE
 from tocsin.errors import EventError, OptionError, TocsinError
 from tocsin.journal.packed import pack
 from tocsin.model import Event
+from tocsin.node.admission import is_reserved, refused
 from tocsin.spark.asking import Address
 from tocsin.spark.frames import Frames
 from tocsin.spark.intofile import FileTarget
@@ -129,7 +131,7 @@ class Target(Protocol):
         streaming: bool,
         unique: bool,
     ) -> None:
-        """Store what was staged; on the driver.
+        """Store what was staged, and be done with the batch; on the driver.
 
         Args:
             staged: of each task, in order, where its rows are and in which pieces.
@@ -145,7 +147,7 @@ class Target(Protocol):
         """
 
     def clear(self) -> None:
-        """Remove what was staged; on the driver, when a batch is stored or given up."""
+        """Give a batch up: remove what was staged; on the driver."""
 
 
 class Staged(WriterCommitMessage):
@@ -212,7 +214,6 @@ class BatchSink(_Sink, DataSourceArrowWriter):
         """Store everything that was staged."""
         position = self.batch + 1 if self.options.writer is not None else None
         self.store(_told(messages), position, streaming=False)
-        self.target.clear()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Forget what was staged."""
@@ -240,7 +241,6 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Store a batch, unless it is stored."""
         self.store(_told(messages), batchId + 1, streaming=True)
-        self.target.clear()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Forget what was staged for a batch."""
@@ -261,12 +261,22 @@ class _Rows:
         for batch in self._batches:
             plan = plan or Frames(batch.schema, extra=self._extra)
             for event in plan.events(batch, functools.partial(self._id, done), datetime.now(UTC)):
+                if is_reserved(event.type, event.source):  # a node would refuse it, and so does a file
+                    raise _reserved(event)
                 yield event
                 self.given += 1  # after the yield: the event is packed
             done += batch.num_rows
 
     def _id(self, done: int, row: int) -> str:
         return f"{self._ids}{done + row}"
+
+
+def _reserved(event: Event) -> EventError:
+    error = refused(event)
+    if event.source != SOURCE:
+        return error
+    help = "what ts.detect gives can be stored under a source of yours: .withColumn('source', F.lit('/detected'))"
+    return EventError(error.message, field=error.field, help=help)
 
 
 def _task() -> TaskContext:

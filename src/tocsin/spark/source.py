@@ -53,7 +53,7 @@ from tocsin.spark.ranges import Beginning, Range, advance, beginning, check_rang
 from tocsin.spark.scan import VERSION, Scan
 from tocsin.spark.schema import schema_for
 
-__all__ = ["Share", "TocsinSource"]
+__all__ = ["Share", "StreamReader", "TocsinSource"]
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class TocsinSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Read what there is and what comes."""
-        return _StreamReader(self.options, schema)
+        return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Publish the rows of a DataFrame."""
@@ -140,18 +140,22 @@ class _PushingReader(_BatchReader):
         return filters
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads batch after batch. It keeps nothing that is not in the offsets, except where AvailableNow ends."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        """Take the options and the columns that Spark wants."""
         self._upto: int | None = None
         self._ready: Scan | TocsinError
         try:
-            parsed = read_options(options, streaming=True)
-            self._ready = Scan(parsed, _arrow(schema, parsed))
+            self._ready = self._prepared(options, schema)
         except TocsinError as error:
             # Spark would hide an error from here behind one of its own; the first question gets it.
             self._ready = error
+
+    def _prepared(self, options: Mapping[str, str], schema: StructType) -> Scan:
+        parsed = read_options(options, streaming=True)
+        return Scan(parsed, _arrow(schema, parsed))
 
     @property
     def _scan(self) -> Scan:
@@ -160,6 +164,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ready
 
     def initialOffset(self) -> dict[str, Any]:
+        """Where it begins that has read nothing yet."""
         scan = self._scan
         with closing(scan.open()) as origin:
             begin = beginning(origin, scan.options)
@@ -168,10 +173,12 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset | ({"skipped": begin.skipped} if scan.options.allow_gaps else {})
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """How much a batch may have."""
         most = self._scan.options.max_events
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends."""
         options = self._scan.options
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with closing(self._scan.open()) as origin:
@@ -184,14 +191,17 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found if version is None else found | {VERSION: version}
 
     def reportLatestOffset(self) -> dict[str, Any]:
+        """How far the journal is, for figures."""
         with closing(self._scan.open()) as origin:
             return {"offset": origin.head}
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Read up to here, and no further."""
         with closing(self._scan.open()) as origin:
             self._upto = origin.head
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Divide a batch among tasks."""
         wanted = Range(position(start) + 1, position(end))
         if wanted.last < wanted.first:
             return []
@@ -206,6 +216,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return [Share(ranges, version) for ranges in self._scan.plan(origin, wanted)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the share of a task."""
         assert isinstance(partition, Share)
         return self._scan.read(partition.ranges, partition.version)
 

@@ -66,13 +66,15 @@ class Files:
 
     def newest(self) -> int:
         """The newest version; 0 if there is no set. Cheap to ask again: only what came since is looked for."""
-        if self._newest and not self._change(self._newest).exists():
-            self._newest = 0  # another set is in this place now
-        if not self._newest:
-            self._newest = max(self._numbers("change"), default=0)
-        while self._change(self._newest + 1).exists():
-            self._newest += 1
-        return self._newest
+        newest = self._newest  # counted in a variable of its own: two threads that add to one would go beyond the end
+        if newest and not self._change(newest).exists():
+            newest = 0  # another set is in this place now
+        if not newest:
+            newest = max(self._numbers("change"), default=0)
+        while self._change(newest + 1).exists():
+            newest += 1
+        self._newest = newest
+        return newest
 
     def bases(self) -> list[int]:
         """Versions that have a base, in order."""

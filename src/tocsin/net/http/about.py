@@ -1,37 +1,24 @@
-"""What a node says of itself: a page, its health, its figures, and the description of all this."""
+"""What a node says of itself: its health, its figures, and the description of all this."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from typing import Any, Final
 
 import msgspec
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
+from tocsin.clock import SECOND
+from tocsin.journal.contract import Journal
 from tocsin.net.http.answers import reply
 from tocsin.net.http.contract import JSON, Ask
-from tocsin.net.metrics import exposition
+from tocsin.net.metrics import exposition, totals
 
-__all__ = ["health", "metrics", "openapi", "page", "pipeline"]
+__all__ = ["figures", "health", "metrics", "openapi", "pipeline"]
 
-_PAGE: Final = """<!doctype html>
-<meta charset="utf-8"><title>Tocsin</title>
-<h1>Tocsin</h1>
-<p>An event notification node. Its newest event has offset {head}.</p>
-<ul>
-<li><a href="/openapi.json">/openapi.json</a> every route, for programs
-<li><a href="/events?limit=20">/events</a> what has happened
-<li><a href="/alerts">/alerts</a>, <a href="/consumers">/consumers</a>, <a href="/definitions">/definitions</a>
-<li><a href="/metrics">/metrics</a>, <a href="/health">/health</a>
-</ul>
-<p>docs/HTTP.md explains the routes, docs/CLIENTS.md has clients to begin with.</p>
-"""
-
-
-async def page(ask: Ask) -> Response:
-    """Where to go from here."""
-    return HTMLResponse(_PAGE.format(head=ask.front.server.node.head))
+_LATELY: Final = 10  # seconds over which a rate is taken
 
 
 async def health(ask: Ask) -> Response:
@@ -48,6 +35,29 @@ async def metrics(ask: Ask) -> Response:
     """Figures for Prometheus."""
     ask.caller.check("metrics")
     return Response(await exposition(ask.front), 200, media_type=CONTENT_TYPE_LATEST)
+
+
+async def figures(ask: Ask) -> Response:
+    """The same few for people: what happens on this node, and what its matcher does."""
+    ask.caller.check("metrics")
+    node = ask.front.server.node
+    stored, lately = await asyncio.to_thread(_of_journal, node.journal, node.now() - _LATELY * SECOND)
+    counted, matcher = totals(node), node.lanes.stats()
+    about = {
+        "head": node.head,
+        "oldest_offset": node.journal.first,
+        "bytes_on_disk": stored["bytes"],
+        "events_per_second": lately / _LATELY,
+        "waiting_to_commit": stored["queued"],
+        **{name: counted[name] for name in ("published", "delivered", "settled", "redelivered")},
+    }
+    lanes = {"lanes": len(node.lanes.handles), "on_spark": node.lanes.on_spark, "mailboxes": len(node.mailboxes)}
+    return reply({"node": about, "matcher": matcher, **lanes})
+
+
+def _of_journal(journal: Journal, moment: int) -> tuple[dict[str, Any], int]:
+    """Its own figures, and how many events have come since a moment, without a counter on their way."""
+    return journal.stats(), journal.head + 1 - journal.offset_at(moment)
 
 
 async def pipeline(ask: Ask) -> Response:

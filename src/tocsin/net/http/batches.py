@@ -22,7 +22,6 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from tocsin.composite.leaves import SOURCE, SYSTEM
 from tocsin.errors import EventError, ProtocolError, WriterError
 from tocsin.journal.blocks import BLOCK_EVENTS
 from tocsin.journal.contract import CLIENT
@@ -35,11 +34,13 @@ from tocsin.net.http.contract import ROWS, Ask
 from tocsin.net.http.staged import About
 from tocsin.net.http.verbs import json_body
 from tocsin.net.protocol import MSGPACK
-from tocsin.node.pipeline import Batch, refused
+from tocsin.node.admission import is_reserved, refused
+from tocsin.node.pipeline import Batch
 
 __all__ = ["Commit", "Part", "begin", "discard", "stage", "store"]
 
 _LONGEST: Final = 256  # characters of a writer's name
+_OWN: Final = "tocsin/"  # before the names of the node's own writers
 _list = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
@@ -125,7 +126,7 @@ def _checked(ask: Ask, parts: Sequence[msgspec.Raw], now: int) -> tuple[bytearra
     packed, types = bytearray(), set[str]()
     ask.caller.bus._session.check_promised(found)
     for event, row in zip(found, found.rows, strict=True):  # type: ignore[attr-defined]
-        if event.type.startswith(SYSTEM) or event.source == SOURCE:
+        if is_reserved(event.type, event.source):
             raise refused(event)
         check_size(row.data, row.attributes, largest)
         if row.time is None:
@@ -174,8 +175,8 @@ async def _store(ask: Ask, wanted: Commit, events: PackedEvents) -> None:
 def _numbered(wanted: Commit, who: str) -> tuple[str, int]:
     """The writer's name in the journal, where everybody has names of their own; and the position of the batch."""
     writer, batch = wanted.writer or "", wanted.batch
-    if not 0 < len(writer) <= _LONGEST or not writer.isprintable() or writer.startswith(CLIENT):
-        help = f"use 1 to {_LONGEST} printable characters, and not {CLIENT} before them"
+    if not 0 < len(writer) <= _LONGEST or not writer.isprintable() or writer.startswith((CLIENT, _OWN)):
+        help = f"use 1 to {_LONGEST} printable characters, and neither {CLIENT} nor {_OWN} before them"
         raise ProtocolError(f"{writer[:64]!r} is no writer", field="writer", help=help)
     if batch is None or not 0 <= batch < MAX_INT:
         raise ProtocolError(f"batch is {batch}", field="batch", help="number the writer's batches from 0 on")

@@ -33,6 +33,8 @@ class Param(msgspec.Struct, frozen=True):
     """As in JSON Schema: string, integer, number or boolean."""
     choices: tuple[str, ...] = ()
     least: int | None = None
+    most: int | None = None
+    needed: bool = False
 
 
 class Ask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -11,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from tocsin.net.http.bodies import Bodies
 from tocsin.net.http.endpoint import Endpoint, Missing
+from tocsin.net.http.page import Files
 from tocsin.net.http.staged import Staged
 from tocsin.net.http.table import OPERATIONS
 from tocsin.net.metrics import LoopLag
@@ -25,6 +27,10 @@ STREAMS: Final = 1_000
 """Server-sent streams at a time."""
 READS: Final = 64
 """Parts of the journal that are read at a time; more wait for their turn."""
+LOOKS: Final = 2
+"""Looks back over the journal at a time; more wait for their turn."""
+TURN: Final = 10.0
+"""Seconds for which it waits for that."""
 _GRACE: Final = 2.0  # seconds a request may take when the node leaves
 
 
@@ -41,13 +47,15 @@ class Lasting(Protocol):
 class Front:
     """What the routes of one server share."""
 
-    def __init__(self, server: Server, limits: Limits) -> None:
-        """Serve a node by HTTP."""
-        self.server, self.limits = server, limits
+    def __init__(self, server: Server, limits: Limits, files: Files) -> None:
+        """Serve a node by HTTP, with the files of a page."""
+        self.server, self.limits, self.files = server, limits, files
         self.bodies = Bodies(limits.hello)
         self.streams: set[Lasting] = set()
         self.most_streams = STREAMS
         self.reads = asyncio.Semaphore(READS)
+        self.looks = asyncio.Semaphore(LOOKS)
+        self.turn, self.now = TURN, time.monotonic
         self.staged = Staged(server.node.journal)
         self.storing = asyncio.Lock()
         """Held while a batch is stored."""

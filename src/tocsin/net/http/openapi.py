@@ -70,12 +70,14 @@ def _parameter(param: Param, where: str) -> dict[str, Any]:
         schema["enum"] = list(param.choices)
     if param.kind in ("integer", "number"):
         schema["minimum"] = param.least or 0
+        if param.most is not None:
+            schema["maximum"] = param.most
     if where == "path":
         schema["minLength"] = 1
     return {
         "name": param.name,
         "in": where,
-        "required": where == "path",
+        "required": where == "path" or param.needed,
         "description": param.about,
         "schema": schema,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import Any, Final
 
 import msgspec
@@ -38,7 +39,9 @@ async def publish(ask: Ask) -> Response:
         found = await asyncio.to_thread(_read, ask, body)
     events = found if isinstance(found, list) else [found]
     ask.caller.spend(len(events), len(body))
-    published = await ask.bus.publish_many(events)
+    traces = ask.front.server.node.traces
+    with traces.within(headers) if traces is not None else nullcontext():
+        published = await ask.bus.publish_many(events)
     answer = [{"id": each.id, "offset": each.offset} for each in published]
     return reply(answer if isinstance(found, list) else answer[0], 202)
 

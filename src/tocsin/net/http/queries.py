@@ -32,7 +32,7 @@ def parse(request: Request, params: Sequence[Param], *, token: bool = False) -> 
         token: may the token be there? It is passed over here.
 
     Raises:
-        ProtocolError: a name is not known or said twice, or a value is not of its kind.
+        ProtocolError: a name is not known, said twice or missing, or a value is not of its kind.
     """
     known = {param.name: param for param in params}
     found: dict[str, Any] = {}
@@ -46,6 +46,9 @@ def parse(request: Request, params: Sequence[Param], *, token: bool = False) -> 
         if name in found:
             raise ProtocolError(f"{name} is given twice", field=name, help="give it once")
         found[name] = _value(param, text)
+    for param in params:
+        if param.needed and param.name not in found:
+            raise ProtocolError(f"{param.name} is not given", field=param.name, help=f"give it: ?{param.name}=…")
     return found
 
 
@@ -58,7 +61,7 @@ def _value(param: Param, text: str) -> Any:
     elif param.kind == "boolean":
         value = _FLAGS.get(text)
     elif param.kind == "integer" and _WHOLE.fullmatch(text):
-        value = int(text) if (param.least or 0) <= int(text) <= MAX_INT else None
+        value = int(text) if (param.least or 0) <= int(text) <= (param.most or MAX_INT) else None
     elif param.kind == "number" and _NUMBER.fullmatch(text):
         value = float(text) if math.isfinite(float(text)) else None
     if value is None:
@@ -70,5 +73,5 @@ def _wanted(param: Param) -> str:
     if param.choices:
         return " or ".join(param.choices)
     if param.kind == "integer":
-        return f"a whole number from {param.least or 0}"
+        return f"a whole number from {param.least or 0}" + (f" to {param.most:,}" if param.most is not None else "")
     return {"boolean": "true or false", "number": "a number from 0"}.get(param.kind, "text")

@@ -22,8 +22,7 @@ import pyarrow as pa
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tocsin.clock import as_micros
-from tocsin.errors import EventError, ForbiddenError, OverloadError, ProtocolError, TocsinError, TrimmedError
+from tocsin.errors import OverloadError, ProtocolError, TocsinError
 from tocsin.filters.filter import Filter
 from tocsin.journal import rows
 from tocsin.journal.columns import SOURCE_ARROW, Columns
@@ -31,9 +30,10 @@ from tocsin.journal.contract import Journal
 from tocsin.journal.gather import Gathering, sized
 from tocsin.journal.segments import between
 from tocsin.journal.sieve import Report, Sieve, Sieves
-from tocsin.model import MAX_INT, parse_time
+from tocsin.model import MAX_INT
 from tocsin.net.http.answers import Refused, as_json, bare
 from tocsin.net.http.contract import ARROW, LINES, Ask
+from tocsin.net.http.ranges import Range, edge, resolve, visible
 from tocsin.net.http.wire import left, wire_of
 from tocsin.node.through import seen_through
 
@@ -50,10 +50,7 @@ _log = logging.getLogger("tocsin.net")
 async def read(ask: Ask) -> Response:
     """Send a range of the journal; to HEAD, only which range it would be."""
     ask.caller.spend_call()
-    scope = ask.caller.scope
-    if scope is not None and not scope.form.alternatives:
-        error = ForbiddenError("your token has no right to subscribe", help="ask who runs the node for another token")
-        raise ask.caller.refused(error, "right")
+    scope = visible(ask.caller)
     form = _form(ask.request.headers.get("accept", "*/*"))
     shape = _Shape.asked(ask.query, form)
     journal = ask.front.server.node.journal
@@ -63,11 +60,15 @@ async def read(ask: Ask) -> Response:
         Sieve(wanted, system=query.get("system", False)),
         Sieve(scope, system=True) if scope is not None else None,
     )
-    first, last, headers = await asyncio.to_thread(_range, journal, query.get("from"), query.get("to"))
+    begin, end = (edge(query[name], name) if name in query else None for name in ("from", "to"))
+    span = await asyncio.to_thread(resolve, journal, begin, end)
+    headers = _told(span)
     if ask.request.method == "HEAD":
         return bare(headers, form)
     names = {*shape.needs, *sieves.columns} if form == ARROW else None
-    batches = _limited(_batches(journal, first, last, sieves, names, _ROWS[form]), query.get("limit", MAX_INT))
+    batches = _limited(
+        _batches(journal, span.first, span.last, sieves, names, _ROWS[form]), query.get("limit", MAX_INT)
+    )
     return await _Download.begun(ask, _arrow(batches, shape) if form == ARROW else _lines(batches), headers, form)
 
 
@@ -111,28 +112,10 @@ def _form(accept: str) -> str:
     raise Refused(406, error)
 
 
-def _range(journal: Journal, begin: str | None, end: str | None) -> tuple[int, int, dict[str, str]]:
-    """The first and last offset, and what is told of them."""
-    kept, head = journal.first, journal.head
-    first = kept if begin is None else _offset(journal, begin, "from", 0)
-    last = head if end is None else min(head, _offset(journal, end, "to", 1))
-    if 1 < first < kept and begin is not None and begin.isdigit():
-        raise TrimmedError(f"offset {first} is no longer kept", first=kept, help=f"read from {kept} on")
-    first = max(first, kept)
-    told = {"first": kept, "head": head, "from": first, "to": last}
-    return first, last, {f"Tocsin-{name.title()}": str(value) for name, value in told.items()}
-
-
-def _offset(journal: Journal, text: str, field: str, behind: int) -> int:
-    """An offset, or that of a moment: the first at or after it, or (`behind`) the last at or before it."""
-    if text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
-    try:
-        moment = as_micros(parse_time(text.replace(" ", "+"), field))  # a + in a URL arrives as a blank
-    except EventError:
-        help = "give an offset, or a time such as 2026-01-31T12:00:00Z"
-        raise ProtocolError(f"{field} is {text[:64]!r}", field=field, help=help) from None
-    return journal.offset_at(moment + behind) - behind
+def _told(span: Range) -> dict[str, str]:
+    """What headers say of a range."""
+    told = {"first": span.kept, "head": span.head, "from": span.first, "to": span.last}
+    return {f"Tocsin-{name.title()}": str(value) for name, value in told.items()}
 
 
 def _batches(

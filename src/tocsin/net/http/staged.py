@@ -28,7 +28,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -121,8 +121,9 @@ class Staged:
         """The types of all events in some parts, as far as they are there."""
         folder, found = self._folder(whose, batch), set[str]()
         for part in parts:
-            with contextlib.suppress(FileNotFoundError):
-                found.update(_about(folder / _checked(part, "parts"))[0].types)
+            place = folder / _checked(part, "parts")
+            with contextlib.suppress(FileNotFoundError), place.open("rb") as file:
+                found.update(_about(file).types)
         return found
 
     def chunk(self, whose: str, batch: str, part: str, about: About) -> Chunk:
@@ -130,11 +131,9 @@ class Staged:
         place = self._folder(whose, batch) / _checked(part, "parts")
 
         def read() -> bytes:
-            found, start = _about(place)
-            if found.events != about.events:  # a block with another number of rows than it says would be damaged
-                raise JournalError(f"part {part} is not what it was", help="stage it again")
             with place.open("rb") as file:
-                file.seek(start)
+                if _about(file).events != about.events:  # a block with another number of rows than it says is damaged
+                    raise JournalError(f"part {part} is not what it was", help="stage it again")
                 return file.read()
 
         return Chunk(about.events, about.size, about.checksum, read)
@@ -148,9 +147,11 @@ class Staged:
                     self._remove(folder.parent.name, folder, hashed=True)
 
     def _remove(self, whose: str, folder: Path, *, hashed: bool = False) -> None:
+        gone = folder.with_name(f".{secrets.token_hex(8)}")  # from here on nothing is put into it, so all is counted
         with contextlib.suppress(OSError):
-            sizes = [each.stat().st_size for each in folder.iterdir() if not each.name.startswith(".")]
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.rename(gone)
+            sizes = [each.stat().st_size for each in gone.iterdir() if not each.name.startswith(".")]
+            shutil.rmtree(gone, ignore_errors=True)
             self._release(whose, sum(sizes), len(sizes), hashed=hashed)
 
     # -- how much there is
@@ -222,16 +223,14 @@ def _checked(name: str, field: str) -> str:
     return name
 
 
-def _about(place: Path) -> tuple[About, int]:
-    """What is known of a part, and where its rows begin.
+def _about(file: BinaryIO) -> About:
+    """What is known of a part that was opened; its rows are what can be read next.
 
     Raises:
-        OSError: it is not there.
         JournalError: it is not what was written.
     """
-    with place.open("rb") as file:
-        size = int.from_bytes(file.read(_HEAD), "big")
-        try:
-            return msgspec.msgpack.decode(file.read(min(size, 1 << 26)), type=About), _HEAD + size
-        except msgspec.MsgspecError:
-            raise JournalError("a part that waits is damaged", help="stage it again") from None
+    size = int.from_bytes(file.read(_HEAD), "big")
+    try:
+        return msgspec.msgpack.decode(file.read(min(size, 1 << 26)), type=About)
+    except msgspec.MsgspecError:
+        raise JournalError("a part that waits is damaged", help="stage it again") from None

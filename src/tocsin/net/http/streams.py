@@ -74,7 +74,9 @@ async def subscribe(ask: Ask) -> Response:
         if error.field in _FIXED and consumer in {each.name for each in await ask.bus.consumers()}:
             raise Refused(409, error) from None  # what it asks is good, but not what the consumer has
         raise
-    return _Stream(ask, handle, gap)
+    # Who is cut off before the first event goes on from here, too.
+    place = handle.lane.record.seam if consumer is None and past is None else None
+    return _Stream(ask, handle, gap, place)
 
 
 def _last_seen(ask: Ask) -> int | None:
@@ -98,11 +100,12 @@ def _gap(first: int, last: int) -> Event | None:
 class _Stream(Response):
     """One stream, from its first line to its last."""
 
-    def __init__(self, ask: Ask, handle: Subscription, gap: Event | None) -> None:
+    def __init__(self, ask: Ask, handle: Subscription, gap: Event | None, place: int | None) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(None, 200, headers, SSE)
         del self.headers["content-length"]
         self._ask, self._handle, self._gap = ask, handle, gap
+        self._place = _id(place)
         self._limits = ask.front.limits
         self._wake = asyncio.Event()
         self._reason: str | None = None
@@ -133,7 +136,7 @@ class _Stream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             # At once, so that whatever lies between lets the head pass; a browser's own pause would be three seconds.
-            await self._say(send, b": tocsin\nretry: %d\n\n" % _AGAIN)
+            await self._say(send, b": tocsin\nretry: %d\n%b\n" % (_AGAIN, self._place))
             if self._gap is not None:
                 await self._say(send, _text(self._gap))
             await self._pump(send)
@@ -218,5 +221,9 @@ class _Stream(Response):
 
 def _text(event: Event) -> bytes:
     """An event as the lines of a stream. A notice has no offset, so it does not move the client's place."""
-    place = b"id: %d\n" % event.offset if event.offset is not None else b""
-    return place + b"data: " + as_json(event) + b"\n\n"
+    return _id(event.offset) + b"data: " + as_json(event) + b"\n\n"
+
+
+def _id(offset: int | None) -> bytes:
+    """The line that tells a client where it is."""
+    return b"id: %d\n" % offset if offset is not None else b""

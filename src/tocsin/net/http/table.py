@@ -7,7 +7,7 @@ from typing import Any, Final
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from tocsin import cloudevents
-from tocsin.net.http import about, batches, publishing, reading, streams, verbs
+from tocsin.net.http import about, asking, batches, graphs, history, page, peers, publishing, reading, streams, verbs
 from tocsin.net.http.contract import ARROW, JSON, LINES, ROWS, SSE, Operation, Param
 
 __all__ = ["OPERATIONS"]
@@ -83,9 +83,37 @@ _COMMIT: Final = {
     },
 }
 
+_TESTED: Final = {
+    "type": "object",
+    "required": ["filter", "matched", "looked", "from", "to", "first", "last", "examples", "complete"],
+    "properties": {
+        "filter": _TEXT,
+        "matched": _WHOLE,
+        "looked": _WHOLE,
+        "examples": {"type": "array", "items": _CLOUD},
+    },
+}
+_COUNTS: Final = {"type": "array", "items": {"type": ["integer", "null"]}}
+_HISTORY: Final = {
+    "type": "object",
+    "required": ["from", "to", "seconds", "counts", "matched", "complete", "first_offset", "last_offset", "oldest"],
+    "properties": {
+        "counts": _COUNTS,
+        "matched": {"oneOf": [_COUNTS, {"type": "null"}]},
+        "complete": {"type": "boolean"},
+    },
+}
+
+_WAITING: Final = {
+    "type": "object",
+    "required": ["placement", "known", "waiting", "total"],
+    "properties": {"placement": {"enum": ["node", "spark"]}, "known": {"type": "boolean"}, "waiting": _LIST},
+}
+
 _SOURCE: Final = Param("source", "The source of the event, if several use its id.")
 _SYSTEM: Final = Param("system", "The node's own records, too.", "boolean")
 _FILTER: Final = Param("filter", "What is wanted, as SQL: value > 9. Everything if left out.")
+_ASKED: Final = Param("filter", "The filter.", needed=True)
 
 OPERATIONS: Final = (
     Operation(
@@ -145,6 +173,14 @@ OPERATIONS: Final = (
         gives={200: {JSON: _STATUS}},
     ),
     Operation(
+        method="GET",
+        path="/events/{id:path}/explanation",
+        handle=graphs.explanation,
+        about="Why a composite event is there: its parts, the rule, what was used up.",
+        query=(_SOURCE,),
+        gives={200: {JSON: _OBJECT}},
+    ),
+    Operation(
         method="DELETE",
         path="/events/{id:path}",
         handle=verbs.cancel,
@@ -186,7 +222,15 @@ OPERATIONS: Final = (
         method="GET",
         path="/alerts",
         handle=verbs.alerts,
-        about="Live alerts, and who has acknowledged them.",
+        about="Live alerts, and who has acknowledged them. The header Tocsin-Total says how many there are.",
+        query=(
+            Param(
+                "limit",
+                "The most urgent only: highest priority, then newest. All, oldest first, if left out.",
+                "integer",
+                least=1,
+            ),
+        ),
         gives={200: {JSON: _LIST}},
     ),
     Operation(
@@ -209,6 +253,22 @@ OPERATIONS: Final = (
         handle=verbs.definitions,
         about="Definitions of composite events, and what they have detected.",
         gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="GET",
+        path="/definitions/{name:path}/graph",
+        handle=graphs.graph,
+        about="The graph of a definition, with what each operation holds now.",
+        query=(Param("format", "How it is drawn: svg if left out.", choices=tuple(graphs.DRAWINGS)),),
+        gives={200: dict.fromkeys(graphs.DRAWINGS.values(), _TEXT)},
+    ),
+    Operation(
+        method="GET",
+        path="/definitions/{name:path}/waiting",
+        handle=graphs.waiting,
+        about="What a definition has half detected, and what that waits for.",
+        query=(Param("limit", "At most so many: 50 if left out.", "integer", least=1, most=200),),
+        gives={200: {JSON: _WAITING}},
     ),
     Operation(
         method="PUT",
@@ -237,6 +297,60 @@ OPERATIONS: Final = (
         takes={JSON: _ANY},
         needs_body=False,
         gives={200: {JSON: _ANY}},
+    ),
+    Operation(
+        method="GET",
+        path="/filters/check",
+        handle=asking.check,
+        about="Is this a filter? Gives it in its canonical form, or says what is wrong, and where.",
+        query=(_ASKED,),
+        gives={200: {JSON: {"type": "object", "required": ["filter"], "properties": {"filter": _TEXT}}}},
+    ),
+    Operation(
+        method="GET",
+        path="/filters/test",
+        handle=asking.test,
+        about="Which events of the past would a filter have matched? Newest first, for a few seconds at most.",
+        query=(
+            _ASKED,
+            Param("past", "How far back: 1h if left out; as for /subscribe."),
+            Param("limit", "Show so many examples: 20 if left out.", "integer", most=100),
+        ),
+        gives={200: {JSON: _TESTED}},
+    ),
+    Operation(
+        method="GET",
+        path="/history",
+        handle=history.history,
+        about="How many events came when, and how many of them a filter matches. Newest first, for a few seconds.",
+        query=(
+            Param("from", "The first offset, or a time; the oldest that is kept if left out."),
+            Param("to", "The last offset, itself included, or a time; now if left out."),
+            _FILTER,
+            Param("buckets", "Into so many equal stretches of time: 120 if left out.", "integer", least=1, most=1_000),
+        ),
+        gives={200: {JSON: _HISTORY}},
+    ),
+    Operation(
+        method="GET",
+        path="/sessions",
+        handle=peers.sessions,
+        about="Who is connected, and what belongs to them.",
+        gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="GET",
+        path="/resources",
+        handle=peers.resources,
+        about="What is advertised and served, and by whom.",
+        gives={200: {JSON: _LIST}},
+    ),
+    Operation(
+        method="GET",
+        path="/figures",
+        handle=about.figures,
+        about="Figures for people: the node and its matcher.",
+        gives={200: {JSON: _OBJECT}},
     ),
     Operation(
         method="GET",
@@ -270,8 +384,17 @@ OPERATIONS: Final = (
     Operation(
         method="GET",
         path="/",
-        handle=about.page,
-        about="A page for people.",
-        gives={200: {"text/html; charset=utf-8": _TEXT}},
+        handle=page.front_page,
+        about="The page for people. Needs no token.",
+        gives={200: {"text/html; charset=utf-8": _TEXT}, 304: {}},
+        is_open=True,
+    ),
+    Operation(
+        method="GET",
+        path="/page/{path:path}",
+        handle=page.file,
+        about="A file of the page. Needs no token.",
+        gives={200: {"text/css": _TEXT, "text/javascript": _TEXT, "*/*": _TEXT}, 304: {}},
+        is_open=True,
     ),
 )

@@ -8,12 +8,15 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from tocsin.clock import as_datetime
 from tocsin.delivery.board import Alert
 from tocsin.errors import ConsumerError, DefinitionError, ProtocolError
 from tocsin.journal import bounds
+from tocsin.journal.rows import expires
+from tocsin.model import time_text
 from tocsin.net.http.answers import Refused, as_json, reply
 from tocsin.net.http.bodies import Gone
-from tocsin.net.http.contract import Ask
+from tocsin.net.http.contract import JSON, Ask
 from tocsin.net.http.wire import left
 from tocsin.node.requests import TIMEOUT
 
@@ -60,11 +63,23 @@ async def status(ask: Ask) -> Response:
 
 async def alerts(ask: Ask) -> Response:
     """Live alerts."""
-    return reply([_alert(each) for each in await ask.bus.alerts()])
+    live = await ask.bus._alerts(ask.query.get("limit"))
+    body = await asyncio.to_thread(_told, live.alerts)  # there may be thousands
+    return Response(body, 200, {"Tocsin-Total": str(live.total)}, JSON)
+
+
+def _told(alerts: list[Alert]) -> bytes:
+    return msgspec.json.encode([_alert(each) for each in alerts])
 
 
 def _alert(alert: Alert) -> dict[str, Any]:
-    return {"event": msgspec.Raw(as_json(alert.event)), "acked": alert.acked, "pending": alert.pending}
+    end = expires(alert.event)
+    return {
+        "event": msgspec.Raw(as_json(alert.event)),
+        "acked": alert.acked,
+        "pending": alert.pending,
+        "expires": None if end is None else time_text(as_datetime(end)),
+    }
 
 
 async def consumers(ask: Ask) -> Response:

@@ -6,6 +6,7 @@ It ends with 0 when it is told to, or when the node is gone; with 1 after a fail
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -24,7 +25,7 @@ def main(descriptor: int) -> int:
     try:
         settings: Settings = line.ask(Begin(), Settings)
         try:
-            fitness.check()
+            fitness.check(settings)
         except SessionError as error:
             line.ask(Unfit(error.message, error.help))
             return 0
@@ -39,6 +40,9 @@ def _run(line: Line, settings: Settings) -> int:
         from tocsin.spark.pipeline.application import Application  # only now: it needs PySpark
 
         Application(line, settings).run()
+    except SystemExit:
+        _end_children()
+        return 0
     except NetworkError:
         raise
     except TocsinError as error:
@@ -51,6 +55,13 @@ def _run(line: Line, settings: Settings) -> int:
         line.ask(Failed(f"the Spark pipeline has failed: {type(error).__name__}: {first}", "pipeline.log has the rest"))
         return 1
     return 0
+
+
+def _end_children() -> None:
+    """End a JVM that was about to come up: without us it would stay, and nobody watches it yet."""
+    if os.getpgrp() == os.getpid():  # as the node has started us: the group is our own
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(os.getpgrp(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def every(seconds: float, name: str, work: Callable[[], None], line: Line, endin
                     return
                 message, help = (error.message, error.help) if isinstance(error, TocsinError) else _told(error)
                 try:
-                    line.ask(Report(trouble=(f"the pipeline's {name} has failed: {message}", help)))
+                    line.ask(Report(trouble=(name, f"the pipeline's {name} has failed: {message}", help)))
                 except NetworkError:
                     return
 

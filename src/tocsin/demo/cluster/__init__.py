@@ -1,0 +1,1 @@
+"""`make cluster`. See `__main__`."""

@@ -1,0 +1,1 @@
+"""The plant: what happens there, and who works there."""

@@ -1,0 +1,118 @@
+"""Subscriptions with placement `spark`: matched here, delivered by the node like all others.
+
+    node: which? ─▶ a filter set, which the query follows ─▶ `ts.match` ─▶ a stretch, and who matches what in it ─▶ node
+
+A subscription that comes or goes is a change of the filter set; the query goes on, and its next batch knows it. Of each
+batch the node learns up to where it reaches and which subscriptions it knew. Everything else is the node's: it keeps
+how far each subscription is, takes what is new to it, and looks itself for what no batch has said, such as what came
+before a batch knew a subscription. So a batch may be told twice, or not at all, and nothing is lost or doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, nullcontext
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tocsin import tracing
+from tocsin.journal.reader import open_reader
+from tocsin.node.channel import Line, Matched, Settings, Subscriptions, Wants
+from tocsin.spark.filterset import FilterSet
+from tocsin.spark.match import match
+from tocsin.spark.pipeline.checkpoint import Checkpoint
+from tocsin.spark.pipeline.failing import Failures, started
+
+__all__ = ["Matching"]
+
+_TRIGGER = "100 milliseconds"
+_MOST = 200_000  # events of a batch, while it catches up
+_UNKNOWN = -1  # a version that has no subscription at all
+
+
+class Matching:
+    """Matches what the node says."""
+
+    def __init__(
+        self, spark: SparkSession, line: Line, settings: Settings, source: Callable[[], dict[str, str]]
+    ) -> None:
+        """Prepare it; nothing runs before `look`. The arguments are those of `Detecting`."""
+        self._spark, self._line, self._source = spark, line, source
+        self._journal = settings.journal
+        directory = Path(settings.directory)
+        self._checkpoint = Checkpoint(directory, "match")
+        self._filters = FilterSet(directory / "filters")
+        self._versions: dict[int, int] = {}  # of the filter set, and what the node calls it
+        self._known: int | None = None
+        self._query: StreamingQuery | None = None
+        self._failures = Failures(line, "matching", self._checkpoint)
+        self._traces = tracing.begin()
+
+    def look(self) -> None:
+        """Ask what is wanted, and see to it that it is matched. To be called again and again.
+
+        Raises:
+            TocsinError: it has failed.
+        """
+        wanted: Subscriptions | None = self._line.ask(Wants(self._known), Subscriptions | None)
+        if wanted is not None:
+            self._known = wanted.version
+            if wanted.filters or self._query is not None or self._checkpoint.exists:
+                self._change(wanted)
+        if self._query is not None and not self._query.isActive:
+            error, self._query = self._query.exception(), None
+            if error is not None:
+                self._failures.note(str(error))
+            self._start()
+
+    def _change(self, wanted: Subscriptions) -> None:
+        have = self._filters.filters() if Path(self._filters.path).exists() else {}
+        version = self._filters.change(put=wanted.filters, remove=[key for key in have if key not in wanted.filters])
+        self._versions[version] = wanted.version
+        if not wanted.filters:
+            self.stop()
+            self._checkpoint.remove()
+        elif self._query is None:
+            self._start()
+
+    def stop(self) -> None:
+        """Match nothing any more."""
+        query, self._query = self._query, None
+        if query is not None:
+            query.stop()
+
+    def _start(self) -> None:
+        with closing(open_reader(self._journal)) as reader:
+            journal, head = reader.file_id, reader.head
+        if not self._checkpoint.exists:
+            self._checkpoint.begin(journal, head + 1, 1)
+        about = self._checkpoint.about(journal)
+        events = self._spark.readStream.format("tocsin").options(**self._source())
+        events = events.option("filters", self._filters.path).option("startingOffset", about.first)
+        events = events.option("system", "true").option("allowGaps", "true").option("maxEventsPerTrigger", _MOST)
+        writing = match(events.load(), self._filters).writeStream.foreachBatch(partial(self._batch, about.first))
+        writing = writing.option("checkpointLocation", str(self._checkpoint.spark)).queryName("tocsin-match")
+        self._query = started(writing.trigger(processingTime=_TRIGGER), self._checkpoint, "matching")
+        reached = self._checkpoint.reached()
+        stands = about.first - 1 if reached is None else reached
+        self._line.ask(Matched(_UNKNOWN, stands + 1, stands, {}))  # what lies before is for the node to find
+
+    def _batch(self, begin: int, pairs: DataFrame, number: int) -> None:
+        """Tell the node what a batch has found. Spark calls it, in a thread of its own."""
+        with self._traces.batch("match", number) if self._traces is not None else nullcontext():
+            self._tell(begin, pairs, number)
+
+    def _tell(self, begin: int, pairs: DataFrame, number: int) -> None:
+        found: dict[str, list[int]] = {}
+        for offset, key in pairs.collect():
+            found.setdefault(key, []).append(offset)
+        for offsets in found.values():
+            offsets.sort()
+        first = begin if number == 0 else self._checkpoint.end_of(number - 1)["offset"] + 1
+        end = self._checkpoint.end_of(number)
+        if end["offset"] >= first:  # else it is the batch with which Spark begins, if nothing has come yet
+            version = self._versions.get(end["filters"], _UNKNOWN)
+            self._line.ask(Matched(version, first, end["offset"], found))

@@ -1,0 +1,82 @@
+"""Definitions come, change and go while events pour in: each finds what a detector finds that is changed where it was,
+and the others are not disturbed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
+
+from tests.pipeline.plant import until
+from tests.pipeline.storm import DEFINED, Storm
+from tocsin import Detector, Event
+from tocsin.journal.reader import open_reader
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed"),
+    pytest.mark.timeout(900),
+]
+
+GUESTS = (
+    "SEQ([type = 'b'], [type = 'a']) BY k",
+    "SEQ([type = 'b'], [type = 'a'])",  # in one task
+    "PLUS([type = 'b'], 1 SECOND) BY k",
+    "SEQ(pair, [type = 'a']) BY k",  # made of one that stays
+    "SEQ(pair, [type = 'a'])",  # and goes BY others than that
+)
+NEVER = "SEQ([type = 'none'], [type = 'a']) BY k"
+
+
+def test_definitions_come_and_go_while_events_pour_in(tmp_path: Path) -> None:
+    storm = Storm(tmp_path / "data", 2)
+    begins = []
+    try:
+        storm.define("pair")
+        storm.define("stop")
+        storm.wait_for_more(20)
+        for text in GUESTS:
+            begins.append(storm.plant.tocsin("define", "guest", text, "--replace")["since"])
+            until(lambda: _first_parts(storm)[-1:] > begins[-1:], f"{text} is found")
+            storm.wait_for_more(20)
+        begins.append(storm.plant.tocsin("define", "guest", NEVER, "--replace")["since"])
+        storm.plant.tocsin("undefine", "guest")
+        storm.define("trio")
+        storm.wait_for_more(60)
+        assert storm.plant.status()["restarts"] == 0, "the application was not started again"
+    finally:
+        storm.end()
+    storm.check()
+    guests = _guests(storm)
+    lengths = Counter(len(event.data["parts"]) for event in guests)
+    assert set(lengths) >= {2, 3} and len({event.id for event in guests}) == len(guests)
+    assert {event.id for event in guests} == _expected(storm, begins)
+
+
+def _expected(storm: Storm, begins: list[int]) -> set[str]:
+    """What a detector finds in the journal whose definitions change where those of the node did."""
+    with open_reader(storm.data / "journal.db") as reader:
+        events = [event for block in reader.blocks() for event in block.events()]
+    changes = [(storm.since["pair"], "pair", DEFINED["pair"])]
+    changes += [(since, "guest", text) for since, text in zip(begins, (*GUESTS, NEVER), strict=True)]
+    detector, found = Detector(), set()
+    for event in events:
+        while changes and changes[0][0] < (event.offset or 0):
+            detector.define(*changes.pop(0)[1:], replace=True)
+        found |= {each.id for each in detector.feed(event) if each.type == "guest"}
+    assert found and not changes
+    return found
+
+
+def _guests(storm: Storm) -> list[Event]:
+    with open_reader(storm.data / "journal.db") as reader:
+        return [event for block in reader.blocks() for event in block.events() if event.type == "guest"]
+
+
+def _first_parts(storm: Storm) -> list[int]:
+    """Where what was derived last, and before, begins."""
+    return [event.data["parts"][0]["offset"] for event in _guests(storm)]

@@ -1,0 +1,1 @@
+"""What the repository needs beside the product: today, the documentation site."""
