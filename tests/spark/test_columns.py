@@ -81,6 +81,7 @@ def finite(value: Any) -> Any:
 def events() -> list[Event]:
     """With offsets from 1, as the journal gives them out."""
     found = HARD + [Event("t", "s", data=each) for each in ARRAYS]
+    found += [Event("t", "s", data={"x": each}) for each in [*WHOLES, 0.5, "7", None, True, [1]]]
     found += random.Random(4).sample(corpus()[1], 60) + draw(random_events(), 80)
     return [
         event.replace(offset=place, arrived=START + timedelta(seconds=place), data=finite(event.data))

@@ -182,16 +182,18 @@ def test_all_engines_of_a_running_query_are_kept() -> None:
 
 
 @pytest.fixture
-def keepers() -> Iterator[None]:
-    """Keepers that this test starts end with it."""
+def keepers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the keepers of this test lie, who end with it; not in pytest's own place, whose name may be too long."""
     before = _all()
     keeper._doors.clear()
-    yield
-    for door in keeper._doors.values():
-        door.close()
-    keeper._doors.clear()
-    for process in _all() - before:
-        os.kill(process, signal.SIGKILL)
+    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield Path(place)
+        for door in keeper._doors.values():
+            door.close()
+        keeper._doors.clear()
+        for process in _all() - before:
+            os.kill(process, signal.SIGKILL)
 
 
 def _all() -> set[int]:
@@ -206,9 +208,7 @@ def _all() -> set[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="processes are found in /proc")
-@pytest.mark.usefixtures("keepers")
-def test_what_goes_wrong_with_the_store_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_what_goes_wrong_with_the_store_is_told_as_it_is(keepers: Path) -> None:
     work = Work(os.urandom(8), b"old", b"new", PAIR.divisions[0], written([]), False)
     asked = []
 
@@ -220,15 +220,14 @@ def test_what_goes_wrong_with_the_store_is_told_as_it_is(monkeypatch: pytest.Mon
         keeper.do(work, 0, fetch)
     assert len(asked) == 1
     assert keeper.do(work, 0, lambda: Stored(None, [])).is_done  # the keeper is well
-    assert len(list(tmp_path.rglob("*.sock"))) == 1
+    assert len(list(keepers.rglob("*.sock"))) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="processes are found in /proc")
 @pytest.mark.usefixtures("keepers")
 def test_a_keeper_that_cannot_begin_costs_time_once(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(keeper, "_STARTING", 1.0)
     monkeypatch.setattr(keeper, "_here", Engines())
     place = keeper._directory(os.getppid())
@@ -243,6 +242,21 @@ def test_a_keeper_that_cannot_begin_costs_time_once(
             spent.append(time.monotonic() - begin)
     assert spent[0] > 0.9 and max(spent[1:]) < 0.5
     assert len(caplog.records) == 1
+
+
+@pytest.mark.usefixtures("keepers")
+def test_a_place_whose_name_is_too_long_for_a_keeper_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ("long" * 25)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 25)))
+    monkeypatch.setattr(keeper, "_here", Engines())
+    keeper._is_too_long.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            work = Work(os.urandom(8), b"", b"1", PAIR.divisions[0], written([]), False)
+            assert keeper.do(work, 0, lambda: Stored(None, [])).is_done
+    assert len(caplog.records) == 1 and "TMPDIR" in caplog.text
 
 
 def test_a_process_that_took_over_a_number_is_another_one() -> None:

@@ -30,6 +30,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,6 +48,7 @@ _STARTING = 10.0  # seconds in which a keeper must answer its door …
 _AGAIN = 300.0  # … else none is started for so long
 _COLLECT = 2000  # answers after which memory is looked through for what is in use no more
 _LONGEST = 900.0  # seconds that a keeper may take for one batch, and those before it
+_LONGEST_NAME = 92  # characters of a directory of sockets; their own names, and what systems take, are 108 together
 _HEAD = 8
 _ON = "TOCSIN_KEEPERS"
 """An environment variable: `off` has tasks do everything themselves."""
@@ -143,9 +145,9 @@ def _door(number: int) -> socket.socket | None:
             return None
         parent = os.getppid()
         place = _directory(parent)
-        path = str(place / f"{number}.sock") if place is not None else ""
-        if place is None or len(path) > 100:  # systems have a limit
+        if place is None or _is_too_long(str(place)):
             return None
+        path = str(place / f"{number}.sock")
         failed = place / f"{number}.failed"
         with _locked(place / f"{number}.lock"):
             door = _knock(path)
@@ -163,6 +165,19 @@ def _door(number: int) -> socket.socket | None:
         door.settimeout(_LONGEST)
         _doors[number] = door
     return _doors[number]
+
+
+@lru_cache(maxsize=1)
+def _is_too_long(place: str) -> bool:
+    """Is a directory's name too long for a socket in it? Systems have a limit. Who has such a one is told once."""
+    if len(place) <= _LONGEST_NAME:
+        return False
+    _log.warning(
+        "no keeper can listen in %s, whose name is too long: tasks do without one, and take longer; "
+        "let TMPDIR name a shorter place before Spark is started",
+        place,
+    )
+    return True
 
 
 def _is_fresh(path: Path) -> bool:
