@@ -10,7 +10,8 @@ measures them (reading, shuffling and committing included); CPU seconds are the 
              tells pairs of offsets, and must find the same number
 
     1000, 20000   keys
-    open          a million openers that are never closed, 20,000 keys
+    open          20,000 keys, without WITHIN: a batch of a million openers comes first, so every closer of the events
+                  after it finds an opener, and a million stay open; the first batch does not count
     ten           ten definitions over all types, 20,000 keys (ten times as much to do); `ten_same`: over two types
     journal       20,000 keys, but read from a journal, and told with all columns, `parts` included
 
@@ -25,7 +26,7 @@ import json
 import shutil
 import statistics
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,19 @@ from tocsin.journal.sqlite import SqliteJournal
 Row = dict[str, Any]
 
 ONE = {"pair": "SEQ([type = 't0'], [type = 't1']) WITHIN 10 SECONDS BY k"}
-OPEN = {"pair": "SEQ([type = 't0'], [type = 't1' AND value < 0]) BY k"}
+OPEN = {"pair": "SEQ([type = 't0'], [type = 't1']) BY k"}
 TEN = {f"pair{n}": f"SEQ([type = 't{n}'], [type = 't{(n + 1) % 10}']) WITHIN 10 SECONDS BY k" for n in range(10)}
 TEN_SAME = {f"pair{n}": f"SEQ([type = 't0'], [type = 't1']) WITHIN {n + 1} SECONDS BY k" for n in range(10)}
-PARTS: dict[str, tuple[int, Mapping[str, str], int]] = {
-    "1000": (1_000, ONE, 10),
-    "20000": (20_000, ONE, 10),
-    "open": (20_000, OPEN, 2),
-    "ten": (20_000, TEN, 10),
-    "ten_same": (20_000, TEN_SAME, 10),
-    "journal": (20_000, ONE, 10),
+PARTS: dict[str, tuple[int, Mapping[str, str]]] = {
+    "1000": (1_000, ONE),
+    "20000": (20_000, ONE),
+    "open": (20_000, OPEN),
+    "ten": (20_000, TEN),
+    "ten_same": (20_000, TEN_SAME),
+    "journal": (20_000, ONE),
 }
-"""Keys, definitions, types."""
-BATCHES = 4
+"""Keys, definitions."""
+BATCHES, TYPES = 4, 10
 
 
 def main() -> None:
@@ -88,10 +89,11 @@ def main() -> None:
 
 def measured(spark: SparkSession, scratch: Path, part: str, count: int, *, with_per_key: bool) -> Row:
     """One part, after a run that counts for nothing."""
-    keys, definitions, types = PARTS[part]
-    path = scratch / f"{keys}-{types}"
+    keys, definitions = PARTS[part]
+    openers = count // 2 if part == "open" else 0
+    path = scratch / f"{keys}-{openers}"
     if not path.exists():
-        write_events(path, count, keys, types)
+        write_events(path, count, keys, openers)
     if part == "journal":
         path = write_journal(scratch / "plant.db", path)
     row: Row = {"part": part, "keys": keys, "events": count, "definitions": len(definitions), "loop_ns": loop_ns()}
@@ -101,6 +103,9 @@ def measured(spark: SparkSession, scratch: Path, part: str, count: int, *, with_
         row["per_key"] = run(spark, path, scratch, "per_key", definitions)
         assert row["per_key"]["found"] == row["tocsin"]["found"] > 0, row
         row["vs_per_key"] = round(row["tocsin"]["per_s"] / row["per_key"]["per_s"], 2)
+    if openers:
+        row["open"] = openers
+        assert row["tocsin"]["found"] == closed(path) > 0, row
     return row
 
 
@@ -122,28 +127,50 @@ def write_journal(path: Path, events: Path) -> Path:
     return path
 
 
-def write_events(path: Path, count: int, keys: int, types: int) -> None:
-    """A file for each batch, with the columns of the source that matter."""
+def write_events(path: Path, count: int, keys: int, openers: int) -> None:
+    """A file for each batch, with the columns of the source that matter; if openers are wanted, they come first."""
     path.mkdir()
     draw = np.random.default_rng(7)
     each = count // BATCHES
+    batches = [(openers, 1)] * bool(openers) + [(each, TYPES)] * BATCHES
+    first = 1
+    for number, (rows, types) in enumerate(batches):
+        offsets = np.arange(first, first + rows)
+        pq.write_table(_batch(draw, offsets, keys, types), path / f"{number}.parquet", row_group_size=rows // 2)
+        first += rows
+
+
+def _batch(draw: np.random.Generator, offsets: np.ndarray[Any, Any], keys: int, types: int) -> pa.Table:
+    count = len(offsets)
     begin = 1_767_268_800_000_000  # noon, 1 January 2026
-    for number in range(BATCHES):
-        offsets = np.arange(number * each + 1, (number + 1) * each + 1)
-        texts = [f'{{"k":"k{key}","value":{value}}}' for key, value in zip(*_drawn(draw, each, keys), strict=True)]
-        kinds = pa.DictionaryArray.from_arrays(
-            pa.array(draw.integers(0, types, each, np.int8)), [f"t{n}" for n in range(types)]
-        )
-        arrived = pa.array(begin + offsets * 1_000_000 // keys, pa.timestamp("us", "UTC"))
-        columns = {
-            "offset": pa.array(offsets),
-            "arrived": arrived,
-            "id": pa.array([f"{offset:032x}" for offset in offsets.tolist()]),
-            "source": pa.array(["line/7"] * each),
-            "type": kinds.dictionary_decode(),
-            "data": pa.array(texts),
-        }
-        pq.write_table(pa.table(columns), path / f"{number}.parquet", row_group_size=each // 2)
+    texts = [f'{{"k":"k{key}","value":{value}}}' for key, value in zip(*_drawn(draw, count, keys), strict=True)]
+    kinds = pa.DictionaryArray.from_arrays(
+        pa.array(draw.integers(0, types, count, np.int8)), [f"t{n}" for n in range(types)]
+    )
+    columns = {
+        "offset": pa.array(offsets),
+        "arrived": pa.array(begin + offsets * 1_000_000 // keys, pa.timestamp("us", "UTC")),
+        "id": pa.array([f"{offset:032x}" for offset in offsets.tolist()]),
+        "source": pa.array(["line/7"] * count),
+        "type": kinds.dictionary_decode(),
+        "data": pa.array(texts),
+    }
+    return pa.table(columns)
+
+
+def closed(path: Path) -> int:
+    """How many closers have an opener of their key before them that no other closer took: counted by hand."""
+    waiting, found = Counter[str](), 0
+    for file in sorted(path.glob("*.parquet")):
+        rows = pq.read_table(file, columns=["type", "data"], filters=[("type", "in", ["t0", "t1"])])
+        for kind, data in zip(rows["type"].to_pylist(), rows["data"].to_pylist(), strict=True):
+            key = data[: data.index(",")]
+            if kind == "t0":
+                waiting[key] += 1
+            elif waiting[key]:
+                waiting[key] -= 1
+                found += 1
+    return found
 
 
 def _drawn(draw: np.random.Generator, count: int, keys: int) -> tuple[list[int], list[int]]:

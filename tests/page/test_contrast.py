@@ -35,6 +35,7 @@ def test_all_text_can_be_read(node: Node, visit: Callable[..., Any], theme: str)
     assert page.evaluate(MEASURE)[1] == []
     page.keyboard.press("Escape")
     page.locator(".who").click()
+    sync_api.expect(page.get_by_role("dialog", name="Who are you?")).to_be_visible()  # else Escape comes before it
     assert page.evaluate(MEASURE)[1] == []
     page.keyboard.press("Escape")
     page.locator('.nav a[href="#live"]').click()

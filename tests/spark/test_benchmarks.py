@@ -39,7 +39,7 @@ def test_a_small_run_of_detection_over_history(spark: Any, part: str, tmp_path: 
     assert part in bench_spark_batch.summary([row])
 
 
-@pytest.mark.parametrize("part", ["1000", "journal"])
+@pytest.mark.parametrize("part", ["1000", "open", "journal"])
 def test_a_small_run_of_detection_in_a_stream(spark: Any, part: str, tmp_path: Path) -> None:
     row = bench_spark_detect.measured(spark, tmp_path, part, 8_000, with_per_key=part == "1000")
     assert row == json.loads(json.dumps(row)) and row["tocsin"]["found"] > 0
