@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.past import PastJournal, stored
 from tocsin.journal.memory import MemoryJournal
 from tocsin.journal.window import HotWindow, size_of
 from tocsin.model import Event
+from tocsin.net.events import to_packed
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def some(count: int, letters: int = 50, first: int = 1) -> list[Event]:
@@ -40,6 +44,50 @@ def test_the_newest_stay_within_the_bytes() -> None:
     assert window.get(981) is events[980]
     assert window.get(980) is None
     assert window.stats()["bytes"] <= 20 * size_of(events[0]) + 10
+
+
+def packed(events: list[Event]) -> dict[int, bytes]:
+    return {event.offset or 0: to_packed(event) for event in events}
+
+
+def test_events_that_nobody_waits_for_are_here_as_rows() -> None:
+    window = HotWindow()
+    events = some(40)
+    events[3] = events[3].replace(ttl=2.5, subject="é", attributes={"level": 3}, time=NOON, persistent=False)
+    awaited = [number % 4 == 0 for number in range(40)]
+    window.put_many(events, packed(events[:30]), awaited)
+    for number, event in enumerate(events):
+        is_kept = awaited[number] or number >= 30  # a row is needed to make it again
+        assert window.get(number + 1) == event and (window.get(number + 1) is event) == is_kept
+        assert window.held(number + 1) == event
+    assert window.recent(1, 40) == window.get_many(range(1, 41)) == window.held_many(range(1, 41)) == events
+    assert window.recent(1, 41) is None and window.held_many([7, 41]) is None and window.recent(41, 40) == []
+    assert window.stats()["events"] == 40 and window.stats()["misses"] == 0
+    assert window.row(2) == to_packed(events[1]) and window.row(40) is None
+
+
+def test_if_nobody_waits_at_all_they_take_a_third_of_the_memory() -> None:
+    events = some(1000)
+    waited, unwaited = HotWindow(), HotWindow()
+    waited.put_many(events, packed(events))
+    unwaited.put_many(events, packed(events), [()] * 1000)
+    assert unwaited.recent(1, 1000) == events == waited.recent(1, 1000)
+    assert 0 < unwaited.stats()["bytes"] < waited.stats()["bytes"] / 3
+
+
+def test_rows_leave_the_window_as_events_do() -> None:
+    events = some(1000)
+    window = HotWindow(100_000)
+    for start in range(0, 1000, 20):
+        part = events[start : start + 20]
+        window.put_many(part, packed(part), [start % 40 == 0] * 20)
+    stats = window.stats()
+    assert stats["bytes"] <= 100_000 and 20 < stats["events"] < 1000
+    oldest = next(offset for offset in range(1, 1001) if window.held(offset) is not None)
+    assert window.recent(oldest, 1000) == events[oldest - 1 :] and window.recent(oldest - 1, 1000) is None
+    window.drop(995)
+    assert window.recent(995, 1000) == events[994:] and window.held(994) is None and window.row(994) is None
+    assert window.stats()["events"] == 6
 
 
 def test_one_event_larger_than_the_window_is_not_kept() -> None:

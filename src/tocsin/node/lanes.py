@@ -151,12 +151,10 @@ class OpenLanes:
 
     # -- new events
 
-    def give(self, events: list[Event]) -> None:
-        """Match committed events and put each into the lanes it goes to."""
+    def match(self, events: list[Event]) -> list[list[Any]]:
+        """Which lanes want each of these events."""
         if not self._targets:
-            return
-        awake: set[str] = set()
-        behind: set[str] = set()
+            return [[]] * len(events)
         began = self._traces.now() if self._traces is not None else 0
         found = (
             self._matcher.match_batch(events)
@@ -165,6 +163,12 @@ class OpenLanes:
         )
         if self._traces is not None:
             self._traces.matched(events, found, began)
+        return found
+
+    def give(self, events: list[Event], found: list[list[Any]]) -> None:
+        """Put committed events into the lanes that `match` found for them."""
+        awake: set[str] = set()
+        behind: set[str] = set()
         for event, keys in zip(events, found, strict=True):
             if keys:
                 self._enqueue(event, keys, awake, behind)
@@ -228,9 +232,8 @@ class OpenLanes:
         mailbox, lane = self._targets[key]
         if not is_known or not lane.pass_by(first, offsets[0] - 1 if offsets else last):
             self.refill_later(key)  # it lacks more than this stretch
-        elif offsets and (recent := self._window.recent(offsets[0], offsets[-1])) is not None:
-            wanted = set(offsets)
-            seen = [event for event in recent if event.offset in wanted and lane.may_see(event)]
+        elif offsets and (recent := self._window.held_many(offsets)) is not None:
+            seen = [event for event in recent if lane.may_see(event)]
             refill.apply(mailbox, lane, refill.Found(seen, last, list(lane.levels)), NEVER)
             self.wake(key)
         elif offsets:

@@ -290,8 +290,9 @@ class Node:
         """Give committed events to the lanes that want them."""
         if not events:
             return
-        self.window.put_many(events, rows)
-        self.lanes.give(events)
+        found = self.lanes.match(events)
+        self.window.put_many(events, rows, found if self.watcher.detector is None else None)
+        self.lanes.give(events, found)
         self.head = events[-1].offset or 0
         self.watcher.hear()
         self._look_at_wall_clock()
