@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tocsin.node.channel import Subscriptions
 from tocsin.node.divided import Divided, ShardStatus
@@ -44,18 +46,20 @@ class Subscribed:
         self._checkpoint, self._policy = checkpoint, policy
         self._lock = threading.Lock()
         self._made: list[tuple[int, int]] = []  # versions of the set, in order, and what the node calls them
-        self._count = 0
+        self._have: Mapping[Any, str] = {}
 
     def change(self, wanted: Subscriptions) -> None:
         """Make the set what the node wants."""
-        self.filters.change()  # there is a set from now on
-        gone = [key for key in self.filters.filters() if key not in wanted.filters]
+        if not self._made:
+            self.filters.change()  # there is a set from now on
+            self._have = self.filters.filters()
+        gone = [key for key in self._have if key not in wanted.filters]
         version = self.filters.change(put=wanted.filters, remove=gone)
         if self._policy is None:  # it was elastic once, on a cluster
             version = self.filters.lay_out(Layout(), instead=self.filters.layout()) or version
         with self._lock:
             self._made = [each for each in self._made if each[0] < version] + [(version, wanted.version)]
-        self._count = len(wanted.filters)
+        self._have = wanted.filters
 
     def called(self, version: int) -> int:
         """What the node calls the subscriptions of a version of the set; `UNKNOWN`: it is from another life."""
@@ -85,4 +89,4 @@ class Subscribed:
             return None
         if self._policy is not None:
             return elastic.status(self.filters)
-        return Divided(self.filters.version, (ShardStatus(str(WHOLE), self._count),))
+        return Divided(self.filters.version, (ShardStatus(str(WHOLE), len(self._have)),))
