@@ -334,6 +334,7 @@ def test_a_checkpoint_that_begins_again_has_another_writer(tmp_path: Path) -> No
         ("java.io.FileNotFoundException: {place}/spark/state/0/1 (Too many open files)", "Too many", "log", False),
         ("a\ntocsin.errors.UnauthorizedError: no token\nb", "no token", "--token", False),
         ("tocsin.errors.JournalError: offset 9 lies beyond the end of the journal", "beyond", "remove {place}", False),
+        ("tocsin.errors.FilterSetError: version 3 of the filter set x was pruned", "pruned", "remove {place}", False),
         ("", "it says nothing", "log", False),
     ],
 )

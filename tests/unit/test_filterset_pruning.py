@@ -15,7 +15,7 @@ import pytest
 
 from tests.unit.test_filterset import ROOT, answers, go, history, wanted
 from tocsin import FilterSetError
-from tocsin.spark import filterset
+from tocsin.spark import elastic, filterset
 from tocsin.spark.filterset import FilterSet
 from tocsin.spark.shards import Layout, Shard
 from tocsin.spark.versions import Files
@@ -82,8 +82,9 @@ def test_what_cannot_be_pruned(path: Path) -> None:
             ask()
     assert not path.exists()
     states = history(filters, 3)
-    with pytest.raises(FilterSetError, match="has no version 4; it has 1 to 3"):
-        filters.prune_before(4)
+    for version in (4, "2", 2.0, True):
+        with pytest.raises(FilterSetError, match=f"has no version {version}; it has 1 to 3"):
+            filters.prune_before(version)  # type: ignore[arg-type]
     assert filters.prune_before(1) == 0
     check(filters, states, 1)
 
@@ -191,6 +192,7 @@ STEPS = {
     "key_type": "newest kind",
     "change": "newest bases base change size kind layout",
     "lay_out": "newest kind layout",
+    "status": "newest kind layout",
 }
 
 
@@ -206,6 +208,7 @@ def test_pruning_while_somebody_reads(path: Path, ask: str, step: str, monkeypat
         "layout": lambda found: found.layout(20) == Layout(),
         "key_type": lambda found: found.key_type is str,
         "change": lambda found: found.change(put={"late": "x = 2"}) == 25 and found.filters()["late"] == "x = 2",
+        "status": lambda found: [each.name for each in elastic.status(found).shards] == ["0 of 1"],
         "lay_out": lambda found: found.lay_out(halves, instead=Layout()) == 25 and found.layout() == halves,
     }
     here, there = elsewhere(path), elsewhere(path)
@@ -219,7 +222,7 @@ def test_pruning_while_somebody_reads(path: Path, ask: str, step: str, monkeypat
             there.prune_before(20)
             for number in range(4):
                 there.change(put={"new": f"x = {number}"})
-            if ask in ("change", "lay_out"):  # they are about the newest, whichever that is
+            if ask in ("change", "lay_out", "status"):  # they are about the newest, whichever that is
                 there.prune_before(24)
             filterset._held.clear()
         return found

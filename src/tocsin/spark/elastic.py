@@ -173,10 +173,10 @@ def status(path: str | FilterSet) -> Status:
         FilterSetError: there is no filter set here.
     """
     filters = path if isinstance(path, FilterSet) else FilterSet(path)
-    version = filters.version
+    version, layout = filters.current()
     notes = read_notes(filters)
     measured = {} if notes is None else {each.name: each for each in notes.shards}
-    shards = tuple(measured.get(str(shard)) or ShardStatus(str(shard)) for shard in filters.layout(version).shards)
+    shards = tuple(measured.get(str(shard)) or ShardStatus(str(shard)) for shard in layout.shards)
     if notes is None:
         return Status(version, shards)
     return Status(version, shards, notes.time, notes.splits, notes.merges, notes.changes, notes.policy)

@@ -172,6 +172,14 @@ class FilterSet:
         """
         return self._steadily(lambda: self._files.layout(self._known(version)))
 
+    def current(self) -> tuple[int, Layout]:
+        """The newest version, and how its filters are divided.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        return self._steadily(self._newest)[:2]
+
     def lay_out(self, layout: Layout, *, instead: Layout) -> int | None:
         """Divide the filters in another way, from the next version on; returns that version.
 
@@ -268,7 +276,7 @@ class FilterSet:
         """
         self._known(None)
         with self._files.pruning():
-            if version > self._files.oldest():
+            if type(version) is not int or version > self._files.oldest():
                 self._make_base(self._known(version))
                 self._files.mark_oldest(version)
             return self._files.remove_pruned()
