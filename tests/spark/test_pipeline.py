@@ -295,6 +295,44 @@ def test_on_a_cluster_shards_split_and_merge_and_the_node_looks_for_nothing_itse
         assert {name: len(each) for name, each in got.items()} == dict(sent)
 
 
+def test_subscriptions_that_come_and_go_where_nothing_happens_leave_few_versions(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribed, "SPARE", 3)
+    monkeypatch.setattr(subscribed, "CROWDED", 6)
+    with beside(tmp_path) as plant:
+        matching = Matching(spark, plant.line, plant.settings, plant.source)
+        sub = plant.do(plant.bus.subscribe("k = 'x'", consumer="stays", placement="spark"))
+        got: list[str] = []
+
+        async def take() -> None:
+            got.extend(await heard(plant.bus, sub))
+
+        def came(count: int) -> bool:
+            matching.look()
+            plant.do(take())
+            return len(got) >= count
+
+        plant.publish("a")
+        until(lambda: came(1), "what Spark has matched", 90)
+        filters = matching._subscribed.filters
+        query = matching._query
+        for turn in range(10):
+            plant.do(plant.bus.subscribe(f"k = '{turn}'", consumer="comes", placement="spark"))
+            matching.look()
+            plant.do(plant.bus.forget("comes"))
+            matching.look()
+            matching.tidy()
+        matching.look()
+        assert filters.version > 20 and filters.version - filters.oldest < 12
+        assert matching._query is not query  # the last batch was the first, and named a version of long ago
+        plant.publish("b", "c")
+        until(lambda: came(3), "it goes on", 90)
+        matching.tidy()
+        matching.stop()
+        assert len(got) == len(set(got)) == 3
+
+
 def test_the_archive_takes_what_is_complete_and_the_rest_when_it_is_quiet(spark: Any, tmp_path: Path) -> None:
     with beside(tmp_path) as plant:
         archiving = Archiving(spark, plant.line, plant.settings)

@@ -63,6 +63,8 @@ class Matching:
         self._subscribed = Subscribed(directory / "filters", self._checkpoint, self._shards)
         self._shown: Divided | None = None
         self._next_report = 0.0
+        self._is_crowded = False
+        self._stands = 0  # so far it has matched
         self._known: int | None = None
         self._query: StreamingQuery | None = None
         self._failures = Failures(line, "matching", self._checkpoint)
@@ -84,14 +86,28 @@ class Matching:
             if error is not None:
                 self._failures.note(str(error))
             self._start()
+        elif self._query is not None and self._is_crowded:
+            self._begin_anew()
         self._report()
 
     def tidy(self) -> None:
         """Remove what no batch can need any more. To be called now and then, in any thread."""
         try:
             self._subscribed.prune()
+            self._is_crowded = self._subscribed.is_crowded
         except (TocsinError, OSError) as error:  # it costs space, never a match
             _log.warning("old versions of the filters are not removed now: %s", error)
+
+    def _begin_anew(self) -> None:
+        """Subscriptions come and go and events do not: nothing is lost with a checkpoint that names old versions."""
+        self._is_crowded = False
+        with closing(open_reader(self._journal)) as reader:
+            is_idle = self._stands >= reader.head
+        if is_idle:  # else a batch comes; what comes from now on is the new one's, or found by the node
+            self.stop()
+            self._checkpoint.remove()
+            self._subscribed.prune()
+            self._start()
 
     def _report(self) -> None:
         """Tell the node how the filters are divided, if that is news."""
@@ -133,7 +149,7 @@ class Matching:
         writing = writing.option("checkpointLocation", str(self._checkpoint.spark)).queryName("tocsin-match")
         self._query = started(writing.trigger(processingTime=_TRIGGER), self._checkpoint, "matching")
         reached = self._checkpoint.reached()
-        stands = about.first - 1 if reached is None else reached
+        self._stands = stands = about.first - 1 if reached is None else reached
         self._line.ask(Matched(UNKNOWN, stands + 1, stands, {}))  # what lies before is for the node to find
 
     def _batch(self, begin: int, pairs: DataFrame, number: int) -> None:
@@ -151,3 +167,4 @@ class Matching:
         end = self._checkpoint.end_of(number)
         if end["offset"] >= first:  # else it is the batch with which Spark begins, if nothing has come yet
             self._line.ask(Matched(self._subscribed.called(end["filters"]), first, end["offset"], found))
+            self._stands = end["offset"]

@@ -7,7 +7,8 @@ Nobody but the pipeline changes the set, and a balance changes only how it is di
 here has the filters of the last one that was.
 
 Every subscription that comes or goes is a version, and a file. Those that no batch can need any more are pruned: what
-Spark may repeat is in the checkpoint, by its version, and later batches have later versions.
+Spark may repeat is in the checkpoint, by its version, and later batches have later versions. Where no event comes there
+are no batches; then `is_crowded` says that a new checkpoint is due.
 
 Concurrency: `change` and `divided` belong to one thread; `called` and `prune` may be called in others.
 """
@@ -34,6 +35,8 @@ UNKNOWN = -1
 """A version of the node's that has no subscription at all."""
 SPARE = 100
 """Versions that may be pruned before it is done: each time a base is made, of all filters."""
+CROWDED = 1_000
+"""Versions that are too many: batches are so rare that those which the checkpoint names have grown old."""
 
 
 class Subscribed:
@@ -82,6 +85,11 @@ class Subscribed:
             place = bisect_right(self._made, needed, key=lambda each: each[0])
             del self._made[: max(0, place - 1)]
         return count
+
+    @property
+    def is_crowded(self) -> bool:
+        """Are there too many versions that cannot be pruned as long as there is this checkpoint?"""
+        return bool(self._made) and self.filters.version - self.filters.oldest > CROWDED
 
     def divided(self) -> Divided | None:
         """How it is divided, and how busy its shards are; None: nobody has asked for any."""
