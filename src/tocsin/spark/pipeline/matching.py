@@ -106,7 +106,7 @@ class Matching:
         if is_idle:  # else a batch comes; what comes from now on is the new one's, or found by the node
             self.stop()
             self._checkpoint.remove()
-            self._subscribed.prune()
+            self.tidy()
             self._start()
 
     def _report(self) -> None:
