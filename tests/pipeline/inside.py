@@ -99,8 +99,14 @@ def beside(folder: Path) -> Iterator[Beside]:
         supervisor = Supervisor(node_of(bus), settings(folder))
         node_of(bus).beside.attach()
         mine.setblocking(False)
-        streams = await asyncio.open_connection(sock=mine)
-        return opening, bus, supervisor, asyncio.ensure_future(supervisor.answer(*streams))
+        reader, writer = await asyncio.open_connection(sock=mine)
+
+        async def answer() -> None:
+            await supervisor.answer(reader, writer)
+            writer.close()
+            await writer.wait_closed()
+
+        return opening, bus, supervisor, asyncio.ensure_future(answer())
 
     async def close(opening: Any, task: asyncio.Task[Any]) -> None:
         its.close()

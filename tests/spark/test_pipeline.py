@@ -18,7 +18,7 @@ from tests.pipeline.plant import PAIR, until
 from tocsin import Detector
 from tocsin.composite.detector import SOURCE
 from tocsin.errors import DefinitionError, JournalError, JournalFullError
-from tocsin.spark import Elastic, archive, balancing, elastic
+from tocsin.spark import Elastic, archive, balancing, elastic, register
 from tocsin.spark.pipeline import matching as module
 from tocsin.spark.pipeline import subscribed
 from tocsin.spark.pipeline.archiving import Archiving
@@ -225,7 +225,7 @@ def test_on_a_cluster_shards_split_and_merge_and_the_node_looks_for_nothing_itse
     """Subscriptions come and go meanwhile, old versions are pruned, and it is killed: each event comes once."""
     monkeypatch.setattr(elastic, "HELPED", 1e9)  # a few filters are no work, so dividing them is no help
     monkeypatch.setattr(subscribed, "SPARE", 1)
-    session = spark.newSession()
+    session = register(spark.newSession())
     session.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
     grow = Elastic(split=1e-9, merge=0, window=1, most=4)
     shrink = Elastic(split=1000, merge=500, window=1, most=4)

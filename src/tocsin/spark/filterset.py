@@ -308,8 +308,9 @@ class FilterSet:
             if held.matcher is not None and held.version == wanted:
                 return held.matcher
             matcher, held.matcher = held.matcher, None  # half-way brought it is nobody's
-            is_near = matcher is not None and held.version + 1 >= self._files.oldest()  # else changes between are gone
-            if is_near and self._cost(held.version, wanted) <= self._best_base(wanted)[0]:
+            if held.version + 1 < self._files.oldest():
+                matcher = None  # changes between are gone
+            if matcher is not None and self._cost(held.version, wanted) <= self._best_base(wanted)[0]:
                 self._bring(matcher, held.version, wanted, shard)
             else:
                 matcher = self._loaded(wanted, shard)
