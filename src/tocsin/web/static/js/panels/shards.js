@@ -36,7 +36,7 @@ function columns(shards) {
     { key: "name", label: "Shard", main: true, cell: name, sort: (shard) => shard.name },
     { key: "filters", label: "Filters", num: true, cell: filters, sort: (shard) => shard.filters },
     { key: "busy", label: "Busy", num: true, cell: (shard) => duration(last(shard)), sort: last },
-    { key: "share", label: "Beside the busiest", wide: true, cell: (shard) => share(shard, longest) },
+    { key: "share", label: "Beside the busiest", wide: true, hide: true, cell: (shard) => share(shard, longest) },
     { key: "past", label: "Last batches", hide: true, cell: past },
   ];
 }
