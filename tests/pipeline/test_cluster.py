@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,11 @@ def test_executors_elsewhere_ask_the_node(tmp_path: Path) -> None:
             assert status["state"] == "unfit" and "cannot reach this node" in status["trouble"]["message"]
             assert "--advertise" in status["trouble"]["help"]
             plant.process.end(signal.SIGTERM)
-        with up(tmp_path / "data", "--master", master, "--host", "0.0.0.0", "--insecure") as plant:
+        with socket.create_server(("", 0)) as probe:
+            port = probe.getsockname()[1]
+        # Some machines are `localhost` to themselves, by their full name: so the node's address is said.
+        place = ("--port", str(port), "--advertise", f"http://{socket.gethostname()}:{port}")
+        with up(tmp_path / "data", "--master", master, "--host", "0.0.0.0", "--insecure", *place) as plant:
             made = plant.tocsin("define", "pair", PAIR)
             assert made["placement"] == "spark"
             with plant.heard("type = 'pair'") as found:
