@@ -7,7 +7,9 @@ import os
 import sys
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ import tocsin.sync
 from tests.page.support import ARTEFACTS, Node
 from tests.processes import ROOT, running
 from tocsin import Event
+from tocsin.node.channel import Report, Up
+from tocsin.node.divided import Divided, Relaid, ShardStatus
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -40,6 +44,36 @@ def test_without_a_pipeline_it_says_how_to_have_one(node: Node, visit: Callable[
         " && Number(each.querySelector('dd').innerText.replace(/,/g, '')) > least)",
         arg=least,
     )
+
+
+@pytest.mark.parametrize("width", ["wide", "narrow"])
+def test_shards_are_shown_as_they_were_reported(visit: Callable[..., Any], tmp_path: Path, width: str) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
+    from tests.pipeline.inside import beside
+
+    at = datetime(2026, 11, 17, 9, 30, tzinfo=UTC)
+    with beside(tmp_path) as plant, plant.served() as http:
+        plant.line.ask(Up("4.3.0"))
+        plant.do(plant.bus.subscribe("value > 1", consumer="far", placement="spark"))
+        page = visit(SimpleNamespace(http=http), "pipeline", width=width)
+        sync_api.expect(page.locator(".pipeline-state .badge").first).to_have_text("up")
+        assert page.get_by_text("Filters on Spark").count() == 0
+        plant.line.ask(Report(matching=Divided(4, (ShardStatus("0 of 1", 1),))))
+        sync_api.expect(figure(page, "Subscriptions")).to_have_text("1")
+        sync_api.expect(figure(page, "Shards")).to_have_text("1")
+        assert page.locator("table[aria-label=Shards]").count() == 0  # it is not divided
+        shards = (ShardStatus("0 of 2", 1200, 500, (0.25, 1.5)), ShardStatus("1 of 2"))
+        plant.line.ask(Report(matching=Divided(7, shards, at, 1, 0, (Relaid(7, at, "split 0 of 1: 2 shards"),))))
+        table = page.locator("table[aria-label=Shards]")
+        sync_api.expect(table.locator("tbody tr")).to_have_count(2)
+        sync_api.expect(table.locator("tbody tr").first).to_contain_text("1,200")
+        sync_api.expect(table.locator("tbody tr").first).to_contain_text("1.5 s")
+        sync_api.expect(table.locator("tbody tr").last).to_contain_text("not measured")
+        sync_api.expect(page.get_by_text("Last change: split 0 of 1: 2 shards, from version 7 on")).to_be_visible()
+        sync_api.expect(figure(page, "Version")).to_have_text("7")
+        table.scroll_into_view_if_needed()
+        page.screenshot(path=ARTEFACTS / f"pipeline-shards-{width}.png", full_page=True)
+        page.context.close()  # else it asks a node that is gone
 
 
 @pytest.mark.slow

@@ -14,9 +14,11 @@ import tocsin
 from tests.helpers import node_of
 from tests.pipeline.plant import until
 from tocsin import Event
+from tocsin.net import serve
 from tocsin.net.supervisor import Status, Supervisor
 from tocsin.node.channel import Line, Settings
 from tocsin.spark.pipeline.detection import Detecting
+from tocsin.web import page
 
 T = TypeVar("T")
 
@@ -32,6 +34,17 @@ class Beside:
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Have the node do something."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        """Its page and routes, and where they are, until the block ends."""
+        serving = serve(self.bus, page=page())
+        server = self.do(serving.__aenter__())
+        server.pipeline = self.supervisor
+        try:
+            yield f"{server.url.replace('ws', 'http', 1)}/"
+        finally:
+            self.do(serving.__aexit__(None, None, None))
 
     def status(self) -> Status:
         async def ask() -> Status:
@@ -86,8 +99,14 @@ def beside(folder: Path) -> Iterator[Beside]:
         supervisor = Supervisor(node_of(bus), settings(folder))
         node_of(bus).beside.attach()
         mine.setblocking(False)
-        streams = await asyncio.open_connection(sock=mine)
-        return opening, bus, supervisor, asyncio.ensure_future(supervisor.answer(*streams))
+        reader, writer = await asyncio.open_connection(sock=mine)
+
+        async def answer() -> None:
+            await supervisor.answer(reader, writer)
+            writer.close()
+            await writer.wait_closed()
+
+        return opening, bus, supervisor, asyncio.ensure_future(answer())
 
     async def close(opening: Any, task: asyncio.Task[Any]) -> None:
         its.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,13 @@ import tocsin
 from tests.helpers import node_of, soon, take, testing
 from tests.pipeline.plant import until
 from tocsin import Event
+from tocsin.cli.pipeline import _lines
 from tocsin.errors import JournalError, NetworkError, SessionError
-from tocsin.net import pipelinelog
+from tocsin.net import pipelinelog, serve
 from tocsin.net.supervisor import Supervisor, unlooked
 from tocsin.node.beside import Progress
-from tocsin.node.channel import Archived, Definitions, Failed, Line, Look, Report, Settings, Up
+from tocsin.node.channel import HEADER, Archived, Definitions, Failed, Line, Look, Report, Settings, Up, decode, pack
+from tocsin.node.divided import Divided, Relaid, ShardStatus
 from tocsin.spark.pipeline import fitness
 from tocsin.spark.pipeline.checkpoint import Checkpoint
 from tocsin.spark.pipeline.detection import reached
@@ -129,6 +134,64 @@ async def test_a_process_that_fails_is_told_as_it_is_and_forgotten_when_it_works
         failed = await soon(answering)
         assert failed is not None and (failed.message, failed.help) == ("it is a Monday", "wait")
         writer.close()
+
+
+async def test_shards_are_shown_to_people_and_machines(tmp_path: Path) -> None:
+    """As the pipeline reports them: by `tocsin pipeline status`, `GET /pipeline` and `GET /metrics`."""
+    at = datetime(2026, 11, 17, 9, 30, tzinfo=UTC)
+    async with tocsin.connect(f"file:{tmp_path / 'journal.db'}") as bus, serve(bus) as server:
+        server.pipeline = supervisor = Supervisor(node_of(bus), settings(tmp_path))
+
+        async def got(route: str) -> str:
+            where = server.url.replace("ws:", "http:") + route
+            return await asyncio.to_thread(lambda: urllib.request.urlopen(where, timeout=20).read().decode())
+
+        assert "subscriptions" not in "".join(_lines(json.loads(await got("/pipeline"))))
+        assert "tocsin_pipeline_shards" not in await got("/metrics")
+        await bus.subscribe("value > 1", consumer="far", placement="spark")
+        await supervisor._reply(Report(matching=Divided(4, (ShardStatus("0 of 1", 1),))))
+        await supervisor._reply(Report(batch_seconds=0.1))  # says nothing of shards, so they are as they were
+        lines = list(_lines(json.loads(await got("/pipeline"))))
+        at_last = lines.index("    1 subscriptions are matched there")
+        assert lines[at_last + 1 : at_last + 3] == [
+            "    their filters, version 4: 1 shards",
+            "        0 of 1: 1 filters",
+        ]
+        shards = (ShardStatus("0 of 2", 30, 500, (0.25, 0.5)), ShardStatus("1 of 2"))
+        changes = (Relaid(7, at, "split 0 of 1: 2 shards"),)
+        packed = pack(Report(matching=Divided(7, shards, at, 1, 0, changes)))
+        await supervisor._reply(decode(packed[HEADER.size :]))
+        found = json.loads(await got("/pipeline"))
+        assert (found["subscriptions"], found["matching"]["version"], found["matching"]["splits"]) == (1, 7, 1)
+        assert found["matching"]["shards"][0] == {
+            "name": "0 of 2",
+            "filters": 30,
+            "events": 500,
+            "seconds": [0.25, 0.5],
+        }
+        lines = list(_lines(found))
+        assert lines[lines.index("    their filters, version 7: 2 shards") + 1 :][:4] == [
+            "        0 of 2: 30 filters, busy for 0.250, 0.500 s",
+            "        1 of 2: not measured",
+            "        split 1 times, merged 0 times since the query began",
+            "        last change: split 0 of 1: 2 shards, 2026-11-17T09:30:00Z",
+        ]
+        metrics = await got("/metrics")
+        for line in (
+            "tocsin_pipeline_subscriptions 1.0",
+            "tocsin_pipeline_filters_version 7.0",
+            "tocsin_pipeline_shards 2.0",
+            "tocsin_pipeline_splits_total 1.0",
+            "tocsin_pipeline_merges_total 0.0",
+            'tocsin_pipeline_shard_filters{shard="0 of 2"} 30.0',
+            'tocsin_pipeline_shard_busy_seconds{shard="0 of 2"} 0.5',
+        ):
+            assert line in metrics.splitlines()
+        assert 'shard="1 of 2"' not in metrics
+        many = tuple(ShardStatus(f"{n} of 300", n, n, (float(n),)) for n in range(300))
+        await supervisor._reply(Report(matching=Divided(8, many, at)))
+        metrics = await got("/metrics")
+        assert 'busy_seconds{shard="299 of 300"}' in metrics and metrics.count("busy_seconds{shard=") == 100
 
 
 async def test_how_far_behind_it_is(tmp_path: Path) -> None:
@@ -271,6 +334,7 @@ def test_a_checkpoint_that_begins_again_has_another_writer(tmp_path: Path) -> No
         ("java.io.FileNotFoundException: {place}/spark/state/0/1 (Too many open files)", "Too many", "log", False),
         ("a\ntocsin.errors.UnauthorizedError: no token\nb", "no token", "--token", False),
         ("tocsin.errors.JournalError: offset 9 lies beyond the end of the journal", "beyond", "remove {place}", False),
+        ("tocsin.errors.FilterSetError: version 3 of the filter set x was pruned", "pruned", "remove {place}", False),
         ("", "it says nothing", "log", False),
     ],
 )

@@ -282,5 +282,5 @@ def test_shards_are_shown_with_the_pipeline(tmp_path: Path) -> None:
     filters.lay_out(even(2), instead=Layout())
     found = _divided(tmp_path / "filters")
     assert [each["name"] for each in found["shards"]] == ["0 of 2", "1 of 2"]
-    lines = list(_shards("filters", found))
+    lines = list(_shards("filters, ", found))
     assert lines == ["filters, version 2: 2 shards", "    0 of 2: not measured", "    1 of 2: not measured"]

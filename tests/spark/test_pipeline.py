@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.helpers import heard
 from tests.pipeline.inside import Beside, beside
@@ -16,10 +18,13 @@ from tests.pipeline.plant import PAIR, until
 from tocsin import Detector
 from tocsin.composite.detector import SOURCE
 from tocsin.errors import DefinitionError, JournalError, JournalFullError
-from tocsin.spark import archive
+from tocsin.spark import Elastic, archive, balancing, elastic, register
+from tocsin.spark.pipeline import matching as module
+from tocsin.spark.pipeline import subscribed
 from tocsin.spark.pipeline.archiving import Archiving
 from tocsin.spark.pipeline.detection import Detecting
 from tocsin.spark.pipeline.matching import Matching
+from tocsin.spark.shards import Layout
 
 pytestmark = pytest.mark.timeout(400)
 TIMED = "PLUS([type = 'beat'], 1 SECOND) BY k"
@@ -212,6 +217,120 @@ def test_what_is_matched_here_is_delivered_once(spark: Any, tmp_path: Path) -> N
         matching.look()
         assert matching._query is None
         matching.stop()
+
+
+def test_on_a_cluster_shards_split_and_merge_and_the_node_looks_for_nothing_itself(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscriptions come and go meanwhile, old versions are pruned, and it is killed: each event comes once."""
+    monkeypatch.setattr(elastic, "HELPED", 1e9)  # a few filters are no work, so dividing them is no help
+    monkeypatch.setattr(subscribed, "SPARE", 1)
+    session = register(spark.newSession())
+    session.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    grow = Elastic(split=1e-9, merge=0, window=1, most=4)
+    shrink = Elastic(split=1000, merge=500, window=1, most=4)
+    with beside(tmp_path) as plant:
+        elsewhere = replace(plant.settings, master="local-cluster[2,1,1024]")  # the session is the tests' own
+        subs = {
+            name: plant.do(plant.bus.subscribe(f"k = '{name}'", consumer=name, placement="spark")) for name in "uvwxyz"
+        }
+        got, sent = dict[str, list[str]](), Counter[str]()
+        told: list[int] = []
+        matched = plant.node.lanes.matched
+        monkeypatch.setattr(
+            plant.node.lanes, "matched", lambda version, *rest: told.append(version) or matched(version, *rest)
+        )
+
+        async def take() -> None:
+            for name, sub in subs.items():
+                got.setdefault(name, []).extend(await heard(plant.bus, sub))
+
+        def came() -> bool:
+            matching.look()
+            plant.do(take())
+            return all(len(got.get(name, ())) >= sent[name] for name in subs)
+
+        def round_of(count: int) -> None:
+            for _ in range(count):
+                for name in subs:
+                    plant.publish("a", k=name)
+                sent.update(list(subs))
+                until(came, "what Spark has matched", 90)
+                balancing.settle(matching._subscribed.filters)
+                matching.tidy()
+
+        def shards() -> int:
+            matching._next_report = 0.0
+            matching.look()
+            found = plant.status().matching
+            assert found is not None and found.version == matching._subscribed.filters.version
+            return len(found.shards)
+
+        sizes = []
+        for policy in (grow, shrink):
+            monkeypatch.setattr(module, "ELASTIC", policy)
+            matching = Matching(session, plant.line, elsewhere, plant.source)
+            round_of(3)
+            sizes.append(shards())
+            told.clear()
+            round_of(2)
+            assert set(told) == {plant.node.lanes.version}, "a layout in between is no other version"
+            gone, new = ("u", "t") if policy is grow else ("v", "s")
+            plant.do(plant.bus.forget(gone))
+            del subs[gone]
+            subs[new] = plant.do(plant.bus.subscribe(f"k = '{new}'", consumer=new, placement="spark"))
+            round_of(2)
+            matching.stop()  # it is killed, say
+        assert sizes == [4, 1]
+        said = plant.status()
+        assert said.subscriptions == 6 and said.matching is not None and said.matching.merges == 3
+        assert {name: Counter(each).most_common(1)[0][1] for name, each in got.items()} == dict.fromkeys(got, 1)
+        assert {name: len(each) for name, each in got.items()} == dict(sent)
+        filters = matching._subscribed.filters
+        assert 3 < filters.oldest <= (matching._checkpoint.least("filters") or 0)
+        matching = Matching(session, plant.line, plant.settings, plant.source)  # on this machine from now on
+        round_of(1)
+        assert filters.layout() == Layout() and shards() == 1
+        matching.stop()
+        assert {name: len(each) for name, each in got.items()} == dict(sent)
+
+
+def test_subscriptions_that_come_and_go_where_nothing_happens_leave_few_versions(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscribed, "SPARE", 3)
+    monkeypatch.setattr(subscribed, "CROWDED", 6)
+    with beside(tmp_path) as plant:
+        matching = Matching(spark, plant.line, plant.settings, plant.source)
+        sub = plant.do(plant.bus.subscribe("k = 'x'", consumer="stays", placement="spark"))
+        got: list[str] = []
+
+        async def take() -> None:
+            got.extend(await heard(plant.bus, sub))
+
+        def came(count: int) -> bool:
+            matching.look()
+            plant.do(take())
+            return len(got) >= count
+
+        plant.publish("a")
+        until(lambda: came(1), "what Spark has matched", 90)
+        filters = matching._subscribed.filters
+        query = matching._query
+        for turn in range(10):
+            plant.do(plant.bus.subscribe(f"k = '{turn}'", consumer="comes", placement="spark"))
+            matching.look()
+            plant.do(plant.bus.forget("comes"))
+            matching.look()
+            matching.tidy()
+        matching.look()
+        assert filters.version > 20 and filters.version - filters.oldest < 12
+        assert matching._query is not query  # the last batch was the first, and named a version of long ago
+        plant.publish("b", "c")
+        until(lambda: came(3), "it goes on", 90)
+        matching.tidy()
+        matching.stop()
+        assert len(got) == len(set(got)) == 3
 
 
 def test_the_archive_takes_what_is_complete_and_the_rest_when_it_is_quiet(spark: Any, tmp_path: Path) -> None:

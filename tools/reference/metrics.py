@@ -12,6 +12,7 @@ import tocsin
 from tocsin.net import serve
 from tocsin.net.supervisor import Status
 from tocsin.node.channel import Archived
+from tocsin.node.divided import Divided, ShardStatus
 from tools.reference.markdown import table
 
 __all__ = ["page"]
@@ -28,6 +29,7 @@ class _Pipeline:
             spark=None,
             restarts=0,
             definitions=0,
+            subscriptions=0,
             offset=0,
             head=0,
             lag=0,
@@ -38,6 +40,7 @@ class _Pipeline:
             state_rows=0,
             state_bytes=0,
             archived=Archived(0, 0, 0.0),
+            matching=Divided(1, (ShardStatus("0 of 1", 0, 0, (0.0,)),)),
             trouble=None,
             next_start=None,
             history=[],
@@ -64,6 +67,8 @@ def page() -> str:
 _LABELS = {
     "tocsin_consumer_lag": "`consumer`: the 100 furthest behind",
     "tocsin_consumer_in_flight": "`consumer`: the same",
+    "tocsin_pipeline_shard_filters": "`shard`: the 100 busiest",
+    "tocsin_pipeline_shard_busy_seconds": "`shard`: the same",
     "tocsin_xpath_refused_total": "`reason`",
     "tocsin_refused_total": "`why`",
     "tocsin_http_requests_total": "`route`, `method`, `status`; 499: the client left first",

@@ -50,9 +50,9 @@ def status(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show how the Spark pipeline is: how far behind, how long a batch takes, and what went wrong last.
+    """Show how the Spark pipeline is: how far behind, how long a batch takes, its shards, and what went wrong last.
 
-    With --filters also the shards of a live filter set: how busy each is, and when they were split or merged.
+    With --filters also the shards of a live filter set of yours: how busy each is, and when they were split or merged.
     """
     place = place_of(url)
     if not is_remote(place):
@@ -62,7 +62,7 @@ def status(
     if filters:
         divided = {str(path): _divided(path) for path in filters}
         found["filters"] = divided
-        lines += [line for path, each in divided.items() for line in _shards(path, each)]
+        lines += [line for path, each in divided.items() for line in _shards(f"{path}, ", each)]
     show(found, lines, wants_json(context, as_json))
     return 1 if found["state"] in ("waiting", "unfit") else 0
 
@@ -108,6 +108,11 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["batch_seconds"] is not None:
         rows, size = found["state_rows"] or 0, (found["state_bytes"] or 0) / (1 << 20)
         yield f"    last batch {found['batch_seconds']:g} s; state of {rows:,} entries, {size:.1f} MiB in memory"
+    if found["subscriptions"] or found["matching"] is not None:
+        yield f"    {found['subscriptions']:,} subscriptions are matched there"
+    if found["matching"] is not None:
+        for line in _shards("their filters, ", found["matching"]):
+            yield f"    {line}"
     if (archived := found["archived"]) is not None:
         yield f"    archived up to {archived['last']:,}, {archived['events']:,} since it came up"
     if (trouble := found["trouble"]) is not None:
@@ -126,16 +131,15 @@ def _divided(path: Path) -> dict[str, Any]:
     return value
 
 
-def _shards(path: str, found: dict[str, Any]) -> Iterator[str]:
+def _shards(whose: str, found: dict[str, Any]) -> Iterator[str]:
     shards, changes = found["shards"], found["changes"]
-    yield f"{path}, version {found['version']:,}: {len(shards):,} shards"
+    yield f"{whose}version {found['version']:,}: {len(shards):,} shards"
     for shard in shards:
-        known = shard["filters"] is not None
-        seconds = ", ".join(f"{each:.3f}" for each in shard["seconds"])
-        yield f"    {shard['name']}: " + (
-            f"{shard['filters']:,} filters, busy for {seconds} s" if known else "not measured"
-        )
-    if found["policy"] is not None:
+        said = "not measured" if shard["filters"] is None else f"{shard['filters']:,} filters"
+        if shard["seconds"]:
+            said += f", busy for {', '.join(f'{each:.3f}' for each in shard['seconds'])} s"
+        yield f"    {shard['name']}: {said}"
+    if found["measured"] is not None:
         yield f"    split {found['splits']:,} times, merged {found['merges']:,} times since the query began"
     if changes:
         yield f"    last change: {changes[-1]['what']}, {changes[-1]['time']}"

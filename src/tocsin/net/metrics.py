@@ -21,12 +21,13 @@ from tocsin.node import consumers as consumers_module
 if TYPE_CHECKING:
     from tocsin.net.http.front import Front
     from tocsin.net.supervisor import Supervisor
+    from tocsin.node.divided import Divided
     from tocsin.node.pipeline import Node
 
 __all__ = ["LoopLag", "exposition", "totals"]
 
 NAMED: Final = 100
-"""Consumers that have figures of their own: those furthest behind. All others are in the totals."""
+"""Consumers that have figures of their own: those furthest behind. All others are in the totals. Shards likewise."""
 _EVERY: Final = 0.5  # seconds between two looks at the loop
 _NAMES: Final = {"delivered": "deliveries", "redelivered": "redeliveries", "settled": "settlings", "dead": "dead"}
 
@@ -179,6 +180,9 @@ def _of_pipeline(pipeline: Supervisor | None) -> Iterator[Metric]:
     yield _gauge("pipeline_definitions", "Definitions that run there.", status.definitions)
     yield _counter("pipeline_detected", "Composite events that were found there.", status.detected)
     yield _counter("pipeline_batches", "Batches since it came up.", status.batches)
+    yield _gauge("pipeline_subscriptions", "Subscriptions that are matched there.", status.subscriptions)
+    if status.matching is not None:
+        yield from _of_shards(status.matching)
     archived, late = status.archived, "How long ago the oldest event arrived that it has yet to look at"
     for name, about, value in (
         ("lag_events", "Events it has yet to look at", status.lag),
@@ -190,6 +194,20 @@ def _of_pipeline(pipeline: Supervisor | None) -> Iterator[Metric]:
     ):
         if value is not None:
             yield _gauge(f"pipeline_{name}", f"{about}.", value)
+
+
+def _of_shards(found: Divided) -> Iterator[Metric]:
+    """Figures of the filters that are matched on Spark; of each shard by itself, those that are busiest."""
+    yield _gauge("pipeline_filters_version", "Version of the filters that are matched there.", found.version)
+    yield _gauge("pipeline_shards", "Shards that these are divided into.", len(found.shards))
+    yield _counter("pipeline_splits", "Shards that were split since the query began.", found.splits)
+    yield _counter("pipeline_merges", "Shards that were merged since the query began.", found.merges)
+    shards = sorted(found.shards, key=lambda shard: shard.seconds[-1:], reverse=True)[:NAMED]
+    sizes = [([shard.name], float(shard.filters)) for shard in shards if shard.filters is not None]
+    yield _labelled(GaugeMetricFamily, "pipeline_shard_filters", "Filters of a shard.", ["shard"], sizes)
+    busy = [([shard.name], shard.seconds[-1]) for shard in shards if shard.seconds]
+    about = "How long a shard was busy in its last batch."
+    yield _labelled(GaugeMetricFamily, "pipeline_shard_busy_seconds", about, ["shard"], busy)
 
 
 def _of_network(front: Front) -> Iterator[Metric]:

@@ -35,6 +35,7 @@ from tocsin.net.pipelinelog import LOG, bound, last_line, log_file
 from tocsin.node import channel
 from tocsin.node.beside import derived
 from tocsin.node.channel import HEADER, Archived, Settings
+from tocsin.node.divided import Divided
 from tocsin.node.pipeline import Node
 
 __all__ = ["Batch", "Pipeline", "Status", "Supervisor", "Trouble", "supervised", "unlooked"]
@@ -98,6 +99,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int
     definitions: int
     """How many it must look for."""
+    subscriptions: int
+    """How many it must match."""
     offset: int | None
     """So far it has looked; None: not known yet."""
     head: int
@@ -113,6 +116,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     state_rows: int | None
     state_bytes: int | None
     archived: Archived | None
+    matching: Divided | None
+    """The filters of the subscriptions, as they were told last: their version and shards; None: there were none."""
     trouble: Trouble | None
     next_start: float | None
     """Seconds until it is started again."""
@@ -153,6 +158,7 @@ class Supervisor:
             spark=self._spark,
             restarts=self.restarts,
             definitions=len(node.watcher.placements.on_spark),
+            subscriptions=node.lanes.on_spark,
             offset=progress.offset if progress is not None else None,
             head=node.head,
             lag=lag,
@@ -163,6 +169,7 @@ class Supervisor:
             state_rows=self._told.get("state_rows"),
             state_bytes=self._told.get("state_bytes"),
             archived=self._told.get("archived"),
+            matching=self._told.get("matching"),
             trouble=self.trouble,
             next_start=round(max(0.0, self._next - time.monotonic()), 1) if self.state == "waiting" else None,
             history=list(self._history),
@@ -353,7 +360,7 @@ class Supervisor:
                 now = time_text(as_datetime(self._node.now()))
                 self._history.append(Batch(now, report.batch_seconds, max(0, more)))
             self._node.beside.report(report.progress)
-        for name in ("batch_seconds", "state_rows", "state_bytes", "archived"):
+        for name in ("batch_seconds", "state_rows", "state_bytes", "archived", "matching"):
             if (value := getattr(report, name)) is not None:
                 self._told[name] = value
         if report.batch_seconds is not None:

@@ -20,6 +20,7 @@ import msgspec
 
 from tocsin.errors import NetworkError
 from tocsin.node.beside import Progress
+from tocsin.node.divided import Divided
 from tocsin.node.placement import Wanted
 
 __all__ = [
@@ -186,6 +187,8 @@ class Report(msgspec.Struct, tag=True, array_like=True, frozen=True):
     archived: Archived | None = None
     trouble: tuple[str, str, str | None] | None = None
     """What does not work though the rest does (detection, archive, statistics), why, and what helps."""
+    matching: Divided | None = None
+    """How the filters of subscriptions are divided."""
 
 
 class Failed(msgspec.Struct, tag=True, array_like=True, frozen=True):

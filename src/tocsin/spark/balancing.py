@@ -31,7 +31,8 @@ from pyspark.sql import SparkSession
 
 from tocsin.errors import MatcherError
 from tocsin.journal import durably
-from tocsin.spark.elastic import NOTES, Elastic, Load, Notes, Relaid, ShardStatus, rebalanced
+from tocsin.node.divided import Relaid, ShardStatus
+from tocsin.spark.elastic import NOTES, Elastic, Load, Notes, rebalanced
 from tocsin.spark.filterset import FilterSet
 from tocsin.spark.measuring import Measured
 from tocsin.spark.shards import Layout, Shard

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import msgspec
 
 from tocsin.errors import MatcherError
+from tocsin.node.divided import Divided, Relaid, ShardStatus
 from tocsin.spark.filterset import FilterSet
 from tocsin.spark.shards import ENOUGH, MOST, Layout, Shard
 
@@ -147,27 +148,6 @@ def _are_idle(pair: Sequence[Sequence[Load] | None], policy: Elastic) -> bool:
 # -- what is going on
 
 
-class ShardStatus(msgspec.Struct, frozen=True):
-    """One shard, as it was last measured."""
-
-    name: str
-    """Which keys it holds: `1 of 6`."""
-    filters: int | None = None
-    """None: not measured since the layout changed or the query began; so the next two."""
-    events: int | None = None
-    seconds: tuple[float, ...] = ()
-    """How long it was busy in each of the last batches, the newest last."""
-
-
-class Relaid(msgspec.Struct, frozen=True):
-    """A change of the layout."""
-
-    version: int
-    """Of the filter set: batches of this version and later ones have it."""
-    time: datetime
-    what: str
-
-
 class Notes(msgspec.Struct, frozen=True):
     """What the driver of an elastic query leaves beside the set."""
 
@@ -179,20 +159,11 @@ class Notes(msgspec.Struct, frozen=True):
     changes: tuple[Relaid, ...] = ()
 
 
-class Status(msgspec.Struct, frozen=True):
-    """How a filter set is divided, and how busy its shards are."""
+class Status(Divided, frozen=True):
+    """The same with the limits that the query has."""
 
-    version: int
-    """The set's newest."""
-    shards: tuple[ShardStatus, ...]
-    measured: datetime | None = None
-    """When an elastic query last reported; None: none has."""
     policy: Elastic | None = None
-    splits: int = 0
-    """How many the query made, since it began."""
-    merges: int = 0
-    changes: tuple[Relaid, ...] = ()
-    """Its last changes, the newest last."""
+    """None: no elastic query has reported."""
 
 
 def status(path: str | FilterSet) -> Status:
@@ -202,13 +173,13 @@ def status(path: str | FilterSet) -> Status:
         FilterSetError: there is no filter set here.
     """
     filters = path if isinstance(path, FilterSet) else FilterSet(path)
-    version = filters.version
+    version, layout = filters.current()
     notes = read_notes(filters)
     measured = {} if notes is None else {each.name: each for each in notes.shards}
-    shards = tuple(measured.get(str(shard)) or ShardStatus(str(shard)) for shard in filters.layout(version).shards)
+    shards = tuple(measured.get(str(shard)) or ShardStatus(str(shard)) for shard in layout.shards)
     if notes is None:
         return Status(version, shards)
-    return Status(version, shards, notes.time, notes.policy, notes.splits, notes.merges, notes.changes)
+    return Status(version, shards, notes.time, notes.splits, notes.merges, notes.changes, notes.policy)
 
 
 def read_notes(filters: FilterSet) -> Notes | None:

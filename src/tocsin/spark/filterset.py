@@ -7,10 +7,12 @@
 
 The source writes the version that is newest when a batch begins into the batch's offset, which Spark keeps in the
 checkpoint, and into the column `filters`. So a batch that is repeated after a crash meets the same filters, whatever
-changed since. Every version stays loadable; see `versions` for the files. How a set is divided into shards is part of
-its version too, so that a split or a merge can come between two batches, never into one.
+changed since. Every version stays loadable until somebody says that none before it is needed (`prune_before`); see
+`versions` for the files. How a set is divided into shards is part of its version too, so that a split or a merge can
+come between two batches, never into one.
 
-Concurrency: any number of processes may read and change a set. A change is in force, all of it, when `change` returns.
+Concurrency: any number of processes may read, change and prune a set. A change is in force, all of it, when `change`
+returns. Who reads a version that is kept while others are pruned does not notice.
 Executors on other machines need the directory at the same path.
 """
 
@@ -20,8 +22,8 @@ import logging
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from tocsin.errors import BadFilter, BadFiltersError, FilterSetError, MatcherError
 from tocsin.filters.filter import Filter
@@ -45,6 +47,7 @@ KEPT = 2 * ENOUGH
 """Filters in the matchers that a process keeps, of all sets and shards; the one in use always."""
 
 
+T = TypeVar("T")
 Filters = Mapping[Key, str | Filter] | Mapping[str, str | Filter] | Mapping[int, str | Filter]
 
 
@@ -84,12 +87,17 @@ class FilterSet:
         Raises:
             FilterSetError: there is no filter set here.
         """
-        newest = self._known(None)
-        for version in range(1, newest + 1):  # in truth the first, unless somebody began with an empty change
-            kind = self._files.change(version).kind
-            if kind is not None:
-                return kind
-        return None
+        return self._steadily(lambda: self._files.kind(self._known(None)))
+
+    @property
+    def oldest(self) -> int:
+        """The first version that was not pruned.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        self._known(None)
+        return self._files.oldest()
 
     def filters(self, version: int | None = None) -> dict[Key, str]:
         """All filters of a version (None: the newest), by key.
@@ -97,7 +105,9 @@ class FilterSet:
         Raises:
             FilterSetError: there is no such version.
         """
-        wanted = self._known(version)
+        return self._steadily(lambda: self._read(self._known(version)))
+
+    def _read(self, wanted: int) -> dict[Key, str]:
         start = max((base for base in self._files.bases() if base <= wanted), default=0)
         found = self._files.base(start) if start else {}
         for between in range(start + 1, wanted + 1):
@@ -128,25 +138,30 @@ class FilterSet:
             )
         good: set[Key] = set()
         with self._lock:
-            while True:
-                head = self._files.newest()
-                texts = self._current(head)
-                rows = [Row(key, text, texts.get(key)) for key, text in wanted.items() if texts.get(key) != text]
-                rows += [Row(key, None, texts[key]) for key in gone if key in texts]
-                if head and not rows:
-                    return head
-                matcher = self._grown(head, rows, good)
-                kind = self._kind(head, rows)
-                change = Change(rows, kind, self._files.layout(head) if head else Layout())
-                if self._files.write_change(head + 1, change):
-                    break
-            _apply(change, texts)
-            self._texts = (head + 1, texts)
-            if matcher is not None:
-                for row in rows:
-                    if row.after is None:
-                        matcher.remove(row.key)
-                self._files.write_base(head + 1, texts, kind, matcher.to_bytes())
+            while (made := self._steadily(lambda: self._changed(wanted, gone, good))) is None:
+                pass
+        return made
+
+    def _changed(self, wanted: dict[Key, str], gone: list[Key], good: set[Key]) -> int | None:
+        """Try to change it; None: another writer was quicker. Those that were read are in `good` from then on."""
+        head = self._files.newest()
+        texts = self._current(head)
+        rows = [Row(key, text, texts.get(key)) for key, text in wanted.items() if texts.get(key) != text]
+        rows += [Row(key, None, texts[key]) for key in gone if key in texts]
+        if head and not rows:
+            return head
+        matcher = self._grown(head, rows, good)
+        kind = self._kind(head, rows)
+        change = Change(rows, kind, self._files.layout(head) if head else Layout())
+        if not self._files.write_change(head + 1, change):
+            return None
+        _apply(change, texts)
+        self._texts = (head + 1, texts)
+        if matcher is not None:
+            for row in rows:
+                if row.after is None:
+                    matcher.remove(row.key)
+            self._files.write_base(head + 1, texts, kind, matcher.to_bytes())
         return head + 1
 
     def layout(self, version: int | None = None) -> Layout:
@@ -155,7 +170,15 @@ class FilterSet:
         Raises:
             FilterSetError: there is no such version.
         """
-        return self._files.layout(self._known(version))
+        return self._steadily(lambda: self._files.layout(self._known(version)))
+
+    def current(self) -> tuple[int, Layout]:
+        """The newest version, and how its filters are divided.
+
+        Raises:
+            FilterSetError: there is no filter set here.
+        """
+        return self._steadily(self._newest)[:2]
 
     def lay_out(self, layout: Layout, *, instead: Layout) -> int | None:
         """Divide the filters in another way, from the next version on; returns that version.
@@ -167,19 +190,23 @@ class FilterSet:
             FilterSetError: there is no filter set here.
         """
         while True:
-            head = self._known(None)
-            if self._files.layout(head) != instead:
+            head, present, kind = self._steadily(self._newest)
+            if present != instead:
                 return None
             if layout == instead:
                 return head
-            if self._files.write_change(head + 1, Change([], self.key_type, layout)):
+            if self._files.write_change(head + 1, Change([], kind, layout)):
                 return head + 1
+
+    def _newest(self) -> tuple[int, Layout, type[str] | type[int] | None]:
+        head = self._known(None)
+        return head, self._files.layout(head), self._files.kind(head)
 
     def _current(self, head: int) -> dict[Key, str]:
         """The filters of the newest version; kept from one change to the next."""
         version, texts = self._texts
-        if not 0 < version <= head:
-            texts = self.filters(head) if head else {}
+        if not 0 < version <= head or version + 1 < self._files.oldest():
+            texts = self._read(head) if head else {}
         else:
             for between in range(version + 1, head + 1):
                 _apply(self._files.change(between), texts)
@@ -187,7 +214,7 @@ class FilterSet:
         return texts
 
     def _kind(self, head: int, rows: list[Row]) -> type[str] | type[int] | None:
-        present = self.key_type if head else None
+        present = self._files.kind(head) if head else None
         kinds = {type(row.key) for row in rows} | ({present} if present is not None else set())
         if len(kinds) > 1 and kinds <= {str, int}:
             raise FilterSetError(
@@ -221,13 +248,43 @@ class FilterSet:
     def prune(self, keep: int = 1) -> int:
         """Remove all but the newest bases, and what writers left that were killed; returns how many bases went.
 
-        Every version stays loadable; those long before the first base that is kept take longer to load.
+        Every version stays loadable; those long before the first base that is kept take longer to load. The base of
+        the oldest version stays if others were pruned before it: it is all there is of them.
+
+        Raises:
+            FilterSetError: there is no filter set here.
         """
-        old = self._files.bases()[: -keep or None]
-        for version in old:
-            self._files.remove_base(version)
-        self._files.sweep()
-        return len(old)
+        self._known(None)
+        with self._files.pruning():
+            first = self._files.oldest()
+            old = [version for version in self._files.bases()[: -keep or None] if version > first or first == 1]
+            for version in old:
+                self._files.remove_base(version)
+            self._files.sweep()
+            return len(old)
+
+    def prune_before(self, version: int) -> int:
+        """Remove all versions before this one, for ever; returns how many went.
+
+        Afterwards the set begins with this version: its filters are in a base, which is made if need be. To ask for an
+        older one is an error. So no checkpoint of a query may name an older one: a batch of it could not be repeated.
+        Whoever is killed meanwhile leaves the set as it was, or pruned; the next call removes what is left over. A
+        version that was pruned already is passed over.
+
+        Raises:
+            FilterSetError: there is no such version.
+        """
+        self._known(None)
+        with self._files.pruning():
+            if type(version) is not int or version > self._files.oldest():
+                self._make_base(self._known(version))
+                self._files.mark_oldest(version)
+            return self._files.remove_pruned()
+
+    def _make_base(self, version: int) -> None:
+        if version not in self._files.bases():
+            index = self._loaded(version, WHOLE).to_bytes()
+            self._files.write_base(version, self._read(version), self._files.kind(version), index)
 
     # -- matching
 
@@ -240,7 +297,9 @@ class FilterSet:
         Raises:
             FilterSetError: there is no such version, or a file is damaged.
         """
-        wanted = self._known(version)
+        return self._steadily(lambda: self._brought(self._known(version), shard))
+
+    def _brought(self, wanted: int, shard: Shard) -> Matcher:
         place = (self.path, shard)
         with _held_lock:
             held = _held.setdefault(place, _Held())
@@ -249,6 +308,8 @@ class FilterSet:
             if held.matcher is not None and held.version == wanted:
                 return held.matcher
             matcher, held.matcher = held.matcher, None  # half-way brought it is nobody's
+            if held.version + 1 < self._files.oldest():
+                matcher = None  # changes between are gone
             if matcher is not None and self._cost(held.version, wanted) <= self._best_base(wanted)[0]:
                 self._bring(matcher, held.version, wanted, shard)
             else:
@@ -316,11 +377,31 @@ class FilterSet:
             )
         if version is None:
             return newest
+        oldest = self._files.oldest()
+        help = f"it has {oldest} to {newest}"
         if type(version) is not int or not 1 <= version <= newest:
+            raise FilterSetError(f"the filter set {self.path} has no version {version}", path=self.path, help=help)
+        if version < oldest:
             raise FilterSetError(
-                f"the filter set {self.path} has no version {version}", path=self.path, help=f"it has 1 to {newest}"
+                f"version {version} of the filter set {self.path} was pruned", path=self.path, help=help
             )
         return version
+
+    def _steadily(self, read: Callable[[], T]) -> T:
+        """Read something. If files that it needs are pruned meanwhile, read again: what is left holds the same.
+
+        Raises:
+            FilterSetError: what `read` raises while nothing is pruned.
+        """
+        seen: tuple[int, list[int]] | None = None
+        while True:
+            try:
+                return read()
+            except FilterSetError:
+                now = self._files.oldest(), self._files.bases()
+                if now == seen:
+                    raise
+                seen = now
 
 
 class _Held:

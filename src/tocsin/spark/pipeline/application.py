@@ -104,6 +104,7 @@ class Application:
         statistics = Statistics(spark, self._line, self._source, self._settings.journal)
         every(statistics.EVERY, "statistics", statistics.run, self._line, self._ending)
         matching = Matching(spark, self._line, self._settings, self._source)
+        every(matching.TIDY, "filters", matching.tidy, self._line, self._ending)
         detecting = Detecting(spark, self._line, self._settings, self._source)
         while not self._ending.wait(_LOOK):
             _ = spark.version  # raises if the JVM is gone

@@ -113,6 +113,20 @@ class Checkpoint:
         except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise self.damaged(f"offsets/{batch}: {error!r}") from None
 
+    def least(self, field: str) -> int | None:
+        """The smallest number that a field has in the ends of batches that Spark keeps; None: there are none such."""
+        found: list[int] = []
+        for path in self._logs("offsets"):
+            try:
+                value = self.end_of(int(path.name)).get(field)
+            except JournalError:
+                if path.exists():
+                    raise
+                continue  # Spark has removed it meanwhile
+            if value is not None:
+                found.append(value)
+        return min(found, default=None)
+
     def _logs(self, folder: str) -> list[Path]:
         place = self.spark / folder
         return [path for path in place.iterdir() if path.name.isdigit()] if place.exists() else []

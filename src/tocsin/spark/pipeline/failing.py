@@ -34,6 +34,7 @@ _HELPS = {
     "UnauthorizedError": "tocsin up --token T says what lets executors in; see docs/SPARK.md, Elsewhere",
     "lies beyond the end of the journal": "if the journal was restored from a copy, stop the node, remove {place} and "
     "start it again",
+    "was pruned": "if the checkpoint was restored from a copy, stop the node, remove {place} and start it again",
 }
 """What helps against errors of ours that reach a query, by a part of their text."""
 

@@ -21,6 +21,7 @@ import {
 import { clock } from "../ui/time.js";
 import { Share } from "./pictures.js";
 import { Series, remember, remembered as node } from "./series.js";
+import { Shards } from "./shards.js";
 import { several, short } from "./words.js";
 
 const EVERY = 2000;
@@ -154,7 +155,8 @@ function Running({ pipeline, app }) {
         unit="MiB"
         digits=${1}
       />
-    </div>`;
+    </div>
+    ${pipeline.matching && html`<${Shards} matching=${pipeline.matching} subscriptions=${pipeline.subscriptions} />`}`;
 }
 
 /** A figure over the last minutes. */
