@@ -59,7 +59,7 @@ Url = Annotated[
     ),
 ]
 Token = Annotated[
-    str, typer.Option("--token", envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="Who lets you in.")
+    str, typer.Option("--token", envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="The token that lets you in.")
 ]
 Name = Annotated[
     str,

@@ -112,6 +112,9 @@ def up(
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise typer.BadParameter(f"{data} is a file; name a directory", param_hint="--data") from None
+    except OSError as error:
+        help = "choose a directory that you may write to: --data DIR"
+        raise TocsinError(f"{data} cannot be made: {error.strerror}", field="data", help=help) from None
     log_to_stderr(log_format)
     try:
         from tocsin.net.process import as_process
