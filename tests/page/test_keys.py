@@ -69,6 +69,19 @@ def test_keys_lead_to_panels_rows_and_back(node: Node, visit: Callable[..., Any]
     sync_api.expect(page.locator("h1")).to_have_text("Alerts")
 
 
+def test_a_question_mark_shows_the_keys(node: Node, visit: Callable[..., Any]) -> None:
+    page = visit(node, "alerts")
+    sync_api.expect(page.locator("h1")).to_have_text("Alerts")
+    page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keys")
+    for words in ("to the filter", "to Pipeline", "closes what is open"):
+        sync_api.expect(sheet).to_contain_text(words)
+    page.keyboard.press("Escape")
+    sync_api.expect(sheet).to_have_count(0)
+    page.get_by_role("button", name="Keys").click()
+    sync_api.expect(sheet).to_be_visible()
+
+
 def test_an_alert_is_acknowledged_by_keys(node: Node, visit: Callable[..., Any]) -> None:
     page = visit(node, "alerts", operator="kay")
     card = page.locator('.alert[data-id="valve"]')

@@ -43,7 +43,7 @@ export function Alerts({ app }) {
 
   const options = [
     ["all", html`All <span class="num">${count(alive.length)}</span>`],
-    ["open", html`Nobody has acked <span class="num">${count(open.length)}</span>`],
+    ["open", html`Not acknowledged <span class="num">${count(open.length)}</span>`],
     ...(app.operator ? [["mine", html`Waiting for me <span class="num">${count(mine.length)}</span>`]] : []),
   ];
   return html`<${Panel}
@@ -191,7 +191,7 @@ function WhoAreYou({ app }) {
     <${Icon} name="user" /><span
       >Give your name to acknowledge alerts: they are then delivered to you, and wait for you.</span
     >
-    <${Button} small kind="primary" onClick=${app.askOperator}>Sit down at the desk<//>
+    <${Button} small kind="primary" onClick=${app.askOperator}>Give my name<//>
   </div>`;
 }
 

@@ -160,7 +160,7 @@ function Totals({ all }) {
       tone=${total("dead") ? "bad" : undefined}
     />
     <${Stat}
-      label="Need an eye"
+      label="Need attention"
       value=${count(eyes)}
       note=${eyes ? "marked below" : "all keep up"}
       tone=${eyes ? "warn" : "ok"}

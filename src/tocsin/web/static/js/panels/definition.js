@@ -82,7 +82,7 @@ export function Definition({ app, each, refresh }) {
         note=${each.last ? html`last <${Ago} at=${each.last} />` : "so far"}
         tone=${each.detected ? "ok" : undefined}
       />
-      <${Stat} label="Wait" value=${short(each.open)} note="openers, over all keys" />
+      <${Stat} label="Waiting" value=${short(each.open)} note="openers, over all keys" />
       <${Stat} label="Expired" value=${short(each.expired)} note="not completed in time" />
       <${Stat}
         label="Dropped"
@@ -167,7 +167,10 @@ function Waits({ app, where }) {
   ];
   const rows = value?.waiting ?? [];
   const most = useNarrow() ? 3 : 10;
-  const note = value?.known && value.total > rows.length ? `${count(rows.length)} of ${count(value.total)}` : null;
+  const note =
+    value?.known && value.total > rows.length
+      ? `${count(rows.length)} of ${count(value.total)} that have begun and wait for the rest`
+      : "What has begun, and waits for the rest.";
   return html`<${Card} title="Half detected" note=${note} flush>
     <${Problem} error=${error} />
     ${value && !value.known && html`<p class="inset muted">What waits is inside Spark; the pipeline says how much: <a href="#pipeline">state</a>.</p>`}

@@ -69,10 +69,9 @@ function There({ app, sessions, resources, changes }) {
             html`<${Empty}
               icon="peers"
               title="Nothing yet"
-              command=${"await bus.advertise(\"type = 'machine.value'\")"}
             >
-              A program says what it will publish, or answers requests; others find it here and in${" "}
-              <code>bus.resources()</code>.
+              A program says what it will publish (<code>bus.advertise</code>) or answers requests${" "}
+              (<code>bus.serve</code>); others find it here and in <code>bus.resources()</code>.
             <//>`
           }
           <div class="items is-flush" role="list" aria-label="Resources">

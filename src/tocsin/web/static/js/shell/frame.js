@@ -24,6 +24,9 @@ export function Frame({ app, token, onLogout, children }) {
             <${Icon} name="user" /><span>${app.operator || "Who are you?"}</span>
           </button>
           ${token && html`<button type="button" class="icon-button" aria-label="Log out" title="Log out" onClick=${onLogout}><${Icon} name="right" /></button>`}
+          <button type="button" class="icon-button keys-button" aria-label="Keys" title="Keys (?)" onClick=${app.askKeys}>
+            <${Icon} name="help" />
+          </button>
           <${Theme} app=${app} />
         </div>
       </div>
