@@ -18,7 +18,7 @@ import typer
 from tocsin import client
 from tocsin.cli.logs import LogFormat, log_to_stderr
 from tocsin.cli.output import AsJson, examples, show, wants_json
-from tocsin.cli.places import NODE
+from tocsin.cli.places import NODE, command
 from tocsin.errors import JournalLockedError, NetworkError, TocsinError
 from tocsin.security.tokens import FILE as TOKENS
 
@@ -161,10 +161,10 @@ def up(
 
 def _lines(url: str, host: str, journal: Path, head: int) -> list[str]:
     reached = url.replace(host, socket.gethostname(), 1) if host in ANYWHERE else url
-    where = "" if url == NODE else f" --url {reached}"
+    where, tocsin = "" if url == NODE else f" --url {reached}", command()
     return [
         f"Tocsin listens at {url}; its journal is {journal} ({head:,} events so far). Ctrl-C ends it.",
         f"Its page for people:     {reached.replace('ws', 'http', 1)}/",
-        f"""In another terminal:     tocsin sub "value > 9" --past 10{where}""",
-        f"""and in a third:          tocsin pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
+        f"""In another terminal:     {tocsin} sub "value > 9" --past 10{where}""",
+        f"""and in a third:          {tocsin} pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
     ]

@@ -86,7 +86,9 @@ def draw(
     names = [definition.name for definition in graph.definitions]
     for name in definitions or ():
         if name not in names:
-            raise DefinitionError(f"there is no definition {name}", field="definitions", help="definitions() lists those there are; on the command line: tocsin definitions")
+            raise DefinitionError(
+                f"there is no definition {name}", field="definitions", help="see definitions(), or: tocsin definitions"
+            )
     chosen = [number for number, name in enumerate(names) if definitions is None or name in definitions]
     if format == "text":
         return "\n".join(_Tree(graph, chosen, figures or {}).lines())
