@@ -37,7 +37,7 @@ def test_tab_goes_through_everything_and_shows_where_it_is(node: Node, visit: Ca
         assert is_shown, f"no visible focus on {tag} {name}"
         seen.append(name)
     text = "\n".join(seen)
-    for part in ("To the content", "Live", "Peers", "Who are you?", "Theme", "Pause", "Filter", "machine."):
+    for part in ("To the content", "Live", "Peers", "Your name?", "Keys", "Theme", "Pause", "Filter", "machine."):
         assert part in text, (part, seen)
 
 

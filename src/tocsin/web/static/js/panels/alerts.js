@@ -249,9 +249,9 @@ function Cancel({ app, event, refresh, onClose }) {
   };
   return html`<${Dialog} title=${`Cancel ${event.type}?`} onClose=${onClose}>
     <div class="stack">
-      <p>Who waits for it does not get it any more, and who has it is told. This cannot be taken back.</p>
+      <p>Whoever has not got it yet will not get it; whoever has is told. This cannot be undone.</p>
       <p class="muted small">
-        ${event.cancel === "any" ? "Everybody may cancel this alert." : `Only who published it may cancel this alert; you are ${app.operator || "nobody yet"}.`}
+        ${event.cancel === "any" ? "Everybody may cancel this alert." : `Only its publisher may cancel this alert; you are ${app.operator || "nobody yet"}.`}
       </p>
       <${Problem} error=${error} />
       <div class="row row-end">

@@ -93,7 +93,7 @@ function Line({ each, app, isChosen }) {
     </span>
     <code class="definition-text">${each.text}</code>
     <span class="muted small num"
-      >${short(each.detected)} detected · ${several(each.open, "opener waits", "openers wait")}</span
+      >${short(each.detected)} detected${each.placement !== "spark" && ` · ${several(each.open, "opener waits", "openers wait")}`}</span
     >
   </a>`;
 }

@@ -23,6 +23,7 @@ import { several } from "./words.js";
 
 const EVERY = 3000;
 const KEPT = 50; // changes that are shown
+const WAYS = { ws: "WebSocket", http: "HTTP" };
 const KINDS = {
   found: ["ok", "new"],
   advertised: ["accent", "one more"],
@@ -143,7 +144,7 @@ function Session({ each, app }) {
       <span class="name"><span class="lamp tone-ok"></span>${each.name}</span>
       <span class="badges">
         ${isMine && html`<${Badge} tone="accent">this page<//>`}
-        <${Badge}>${each.kind}<//>
+        <${Badge}>${WAYS[each.kind] ?? each.kind}<//>
         ${each.groups.map((group) => html`<${Badge} key=${group} tone="ok">in ${group}<//>`)}
       </span>
     </div>

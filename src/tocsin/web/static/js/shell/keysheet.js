@@ -7,7 +7,7 @@ const KEYS = [
   [["/"], "to the filter"],
   [["↑", "↓"], "through the rows"],
   [["Enter"], "opens a row"],
-  [["Esc"], "closes what is open, or empties the filter"],
+  [["Esc"], "closes what is open"],
   [["?"], "shows this"],
 ];
 
