@@ -1,4 +1,4 @@
-"""Scenes of the demo with an audience: who gives a name on the page is a consumer, and may get what a scene publishes."""
+"""Scenes of the demo with an audience: who gives a name on the page is a consumer, and may get what is published."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def test_graphs_show_what_is_open() -> None:
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         root = ET.fromstring(answer.body)
         texts = "\n".join(root.itertext())
-        assert "2 open, 0 expired, 0 dropped" in texts and "late" not in texts
+        assert "2 open\n" in texts and "0 expired, 0 dropped" in texts and "late" not in texts
         assert [each.get("class") for each in root.iter() if "waits" in each.get("class", "")] == [
             "node operation waits"
         ]
