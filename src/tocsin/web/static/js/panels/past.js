@@ -90,7 +90,7 @@ export function Past({ app }) {
   const oldest = instant(whole.value?.oldest);
   const newest = whole.value ? Date.parse(whole.value.to) : null;
   useEffect(() => {
-    if (oldest && app.bus.now() - oldest < HOUR / 2) setSpan((now) => (now === HOUR ? 0 : now)); // else it would be a bar at the edge
+    if (oldest && span === HOUR && app.bus.now() - oldest < HOUR / 2) follow(0); // an hour would be a few bars at the edge
   }, [Boolean(oldest)]);
   const shown = usePoll(
     async () => {
