@@ -69,6 +69,7 @@ export function Past({ app }) {
   const [filter, setFilter] = useState(app.params.filter ?? "");
   const [span, setSpan] = useState(HOUR); // what is followed; null: the view stands still
   const [fixed, setFixed] = useState(null);
+  const standing = useRef(null); // the same at once: an effect that runs late must not take the old one for it
   const [chosen, setChosen] = useState(null);
   const buckets = useNarrow() ? 60 : 120;
   useEffect(() => {
@@ -112,25 +113,29 @@ export function Past({ app }) {
 
   const filtered = useRef(filter); // by what the stretch was chosen
   useEffect(() => {
-    if (!found || (fixed && view !== fixed)) return; // bars of what was shown before: a stretch evened to them could lose its event
+    if (!found || (standing.current && view !== standing.current)) return; // bars of what was shown before: a stretch evened to them could lose its event
     const isOther = found.filter !== filtered.current; // then what matches now is of interest
     filtered.current = found.filter;
-    if (!chosen || isOther || chosen.to <= view.from || chosen.from >= view.to) setChosen(lastStretch(found));
-    else setChosen(evened(found, chosen));
+    setChosen((now) => {
+      const isAway = !now || now.to <= view.from || now.from >= view.to;
+      return isAway || isOther ? lastStretch(found) : evened(found, now);
+    });
   }, [found]);
 
-  const look = ({ from, to }) => {
+  const stand = (view) => {
+    standing.current = view;
     setSpan(null);
-    setFixed(grid(from, to, buckets));
+    setFixed(view);
   };
+  const look = ({ from, to }) => stand(grid(from, to, buckets));
   const show = (at) => {
     const view = grid(at - AROUND / 2, at + AROUND / 2, buckets);
     const bar = Math.floor(at / view.step) * view.step;
-    setSpan(null);
-    setFixed(view);
+    stand(view);
     setChosen({ from: bar, to: bar + view.step });
   };
   const follow = (milliseconds) => {
+    standing.current = null;
     setFixed(null);
     setSpan(milliseconds);
     setChosen(null);
