@@ -91,7 +91,8 @@ export function Past({ app }) {
   const oldest = instant(whole.value?.oldest);
   const newest = whole.value ? Date.parse(whole.value.to) : null;
   useEffect(() => {
-    if (oldest && span === HOUR && app.bus.now() - oldest < HOUR / 2) follow(0); // an hour would be a few bars at the edge
+    const isFree = span === HOUR && !app.params.from;
+    if (oldest && isFree && app.bus.now() - oldest < HOUR / 2) follow(0); // an hour would be a few bars at the edge
   }, [Boolean(oldest)]);
   const shown = usePoll(
     async () => {
