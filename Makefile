@@ -30,7 +30,7 @@ STRANGERS := curl nodejs gcc libc6-dev libcurl4-openssl-dev openssl chromium
 
 help:  ## list these commands
 	@echo "Tocsin. The first command sets up .venv by itself."
-	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do printf '%-16s %s\n' "$$name" "$$what"; done
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do printf '%-18s %s\n' "$$name" "$$what"; done
 
 setup: $(INSTALLED) $(WARM)  ## build .venv with every extra; at once when nothing changed
 

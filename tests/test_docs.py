@@ -24,7 +24,7 @@ from tocsin.rules import load
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
-ON_SPARK = ["docs/SPARK.md", "docs/howto/archive.md", "docs/howto/backtest.md"]
+ON_SPARK = ["docs/SPARK.md", "docs/howto/archive.md", "docs/howto/backtest.md", "docs/howto/match-on-spark.md"]
 """Pages that need a session. They share one, in a process of its own, and a folder: each has files of other names."""
 COMMANDS_ELSEWHERE = {
     "README.md": "tests/test_newcomer.py",

@@ -29,6 +29,7 @@ INDEX = "reference/README.md"
 
 _FENCE = re.compile(r"^(?P<fence> *```)(?P<kind>[a-z]*)[^\n]*\n.*?^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+)\)")
+_PICTURE = re.compile(r"!\[(?P<text>[^\[\]]*)\]\((?P<target>[^)\s]+\.png)\)")
 _MENTION = re.compile(r"(?<!\[)`docs/(?P<page>[\w/-]+\.md)`")
 _MADE = re.compile(r"`(?P<page>\w+\.md)`")
 _FIGURE = re.compile(r"^!\[(?P<about>[^\]]*)\]\((?P<target>[^)]+\.svg)\)$", re.MULTILINE)
@@ -62,6 +63,7 @@ def _prose(text: str, uri: str) -> str:
     if uri not in PAGES:  # those are written for the site
         text = _MENTION.sub(lambda match: f"[{match['page']}]({_from_root(uri)}docs/{match['page']})", text)
         text = _LINK.sub(lambda match: _link(match, uri), text)
+        text = _PICTURE.sub(lambda match: f"!{_link(match, uri)}", text)
     if uri == INDEX:
         text = _MADE.sub(lambda match: f"[{match['page'].removesuffix('.md')}]({match['page']})", text)
     return _FIGURE.sub(lambda match: _figure(match, uri), text)

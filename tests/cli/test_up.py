@@ -47,6 +47,15 @@ def test_a_second_one_is_told_who_has_journal_or_port(node: Node, here: Here, tm
         assert bus.publish(tocsin.Event("t", "s")).offset == 1, "it let go of the journal"
 
 
+def test_a_directory_that_cannot_be_made_is_told(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    code, out, err = here("up", "--port", "0", "--data", tmp_path / "taken")
+    assert (code, out) == (2, "") and "is a file" in err
+    code, out, err = here("up", "--port", "0", "--data", tmp_path / "taken" / "below")
+    assert (code, out) == (1, "")
+    assert "cannot be made: Not a directory" in err and "--data DIR" in err
+
+
 def test_it_does_not_open_a_door_to_strangers_unasked(here: Here, tmp_path: Path) -> None:
     code, out, err = here("up", "--host", "0.0.0.0", "--port", "0", "--data", tmp_path / "data")
     assert (code, out) == (1, "")

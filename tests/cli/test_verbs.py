@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typer.main import get_command
 import tocsin
 from tests.cli.processes import Node, shim, started
 from tests.unit.test_cli_journal import Here
+from tocsin.cli import places
 from tocsin.cli.app import app
 from tocsin.cli.places import place_of, reached
 
@@ -241,3 +243,18 @@ def test_bench_takes_a_quick_look(here: Here, tmp_path: Path) -> None:
     assert [row["place"] for row in found["results"]] == ["memory", "file", "network"]
     assert all(row["events_per_s"] > 0 and 0 < row["median_ms"] <= row["p99_ms"] for row in found["results"])
     assert "benchmarks/" in found["note"] and not list(tmp_path.iterdir())
+
+
+def test_what_to_type_next_works_also_before_venv_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.chdir(tmp_path)
+    assert places.command() == f"{programs / 'python'} -m tocsin.cli"
+    (programs / "tocsin").touch()
+    assert places.command() == ".venv/bin/tocsin"
+    monkeypatch.chdir(programs)
+    assert places.command() == str(programs / "tocsin"), "a shell does not look here"
+    (programs / "tocsin").chmod(0o755)
+    assert places.command() == "tocsin"

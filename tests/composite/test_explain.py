@@ -326,3 +326,23 @@ def test_explanations_are_values_that_travel() -> None:
     detector, found, events = break_in()
     explanation = detector.explain(found, events)
     assert msgspec.json.decode(msgspec.json.encode(explanation), type=Explanation) == explanation
+
+
+@pytest.mark.parametrize(
+    ("micros", "shown"),
+    [
+        (2_500, "2.5 ms"),
+        (2_521_158, "2.52 s"),
+        (119_000_000, "119 s"),
+        (1_000_000_000, "16.7 minutes"),
+        (90_000_000_000, "25 hours"),
+        (2_000_000_000_000, "23.1 days"),
+    ],
+)
+def test_how_long_it_took_is_said_in_a_unit_for_people(micros: int, shown: str) -> None:
+    detector = defined("SEQ([type = 'a'], [type = 'b'])")
+    begun = EPOCH + timedelta(seconds=1)
+    first = Event("a", "s", offset=1, arrived=begun)
+    last = Event("b", "s", offset=2, arrived=begun + timedelta(microseconds=micros))
+    [found] = [*detector.feed(first), *detector.feed(last)]
+    assert f"({shown} from first to last)" in str(detector.explain(found, {1: first, 2: last}))

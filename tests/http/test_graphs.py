@@ -36,7 +36,7 @@ async def test_graphs_show_what_is_open() -> None:
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         root = ET.fromstring(answer.body)
         texts = "\n".join(root.itertext())
-        assert "2 open, 0 expired, 0 dropped" in texts and "late" not in texts
+        assert "2 open\n" in texts and "0 expired, 0 dropped" in texts and "late" not in texts
         assert [each.get("class") for each in root.iter() if "waits" in each.get("class", "")] == [
             "node operation waits"
         ]
@@ -60,7 +60,7 @@ async def test_what_waits_says_for_what() -> None:
         await place.bus.define("elsewhere", "SEQ([type = 'a.x'], [type = 'b.x'])", placement="spark")
         found = await asked(place, "/definitions/elsewhere/waiting")
         assert found == {"placement": "spark", "known": False, "waiting": [], "total": 0}
-        assert b" open, " not in (await place.get("/definitions/elsewhere/graph")).body
+        assert b" expired, " not in (await place.get("/definitions/elsewhere/graph")).body
         assert (await place.get("/definitions/nobody/waiting")).error == (404, "DefinitionError")
 
 
@@ -83,10 +83,21 @@ async def test_why_an_event_is_there() -> None:
             ("opener", "a.x"),
             ("closer", "b.x"),
         ]
+        assert found["where"] is None
         assert found["completed_by"]["offset"] == 2 and found["steps"][0]["rule"] == found["rule"]
         assert found["text"].count("\n") > 3
         assert (await place.get("/events/nothing/explanation")).error == (404, "UnknownEventError")
         assert (await place.get(f"/events/{made['id']}/explanation?source=x")).error == (404, "UnknownEventError")
+
+
+async def test_the_condition_is_part_of_why() -> None:
+    async with served() as place:
+        text = "SEQ([type = 'a.x'] AS a, [type = 'b.x'] AS b) WHERE a.k = b.k"
+        await place.bus.define("same", text)
+        await fed(place, "a.x")
+        await fed(place, "b.x")
+        [made] = (await asked(place, "/filters/test?filter=type%3D'same'"))["examples"]
+        assert (await asked(place, f"/events/{made['id']}/explanation"))["where"] == "a.k = b.k"
 
 
 async def test_a_token_sees_what_it_may_read(tmp_path: Path) -> None:

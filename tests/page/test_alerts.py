@@ -38,7 +38,7 @@ def test_an_operator_acknowledges_and_everybody_sees_who(node: Node, bus: Any, v
     sync_api.expect(card(other, event)).to_contain_text("you")
     card(page, event).get_by_role("button", name="Ack", exact=True).click()
     page.get_by_label("Your name").fill("anna")
-    page.get_by_role("button", name="Sit down", exact=True).click()
+    page.get_by_role("button", name="Use this name", exact=True).click()
     sync_api.expect(card(page, event)).to_contain_text("you")
     card(page, event).get_by_role("button", name="Ack", exact=True).click()
     sync_api.expect(card(page, event)).to_contain_text("by you")

@@ -82,6 +82,27 @@ def test_one_is_made_after_a_mistake_lives_and_is_removed(node: Node, visit: Cal
         assert "break_in" not in {each.name for each in bus.definitions()}
 
 
+def test_what_only_spark_knows_is_not_shown_as_nothing(node: Node, visit: Callable[..., Any]) -> None:
+    with tocsin.sync.connect(node.ws) as bus:
+        bus.define("far", "SEQ([type = 'far.a'] AS a, [type = 'far.b'] AS b) WITHIN 1 MINUTE", placement="spark")
+        page = visit(node, "definitions?name=far")
+        sync_api.expect(page.locator('[data-shown="far"] .stats')).to_contain_text("known to Spark only")
+        sync_api.expect(page.locator('[data-definition="far"]')).not_to_contain_text("wait")
+        bus.undefine("far")
+
+
+def test_a_graph_fits_its_frame(node: Node, visit: Callable[..., Any]) -> None:
+    step = "[type = 'machine.value'] AS {}"
+    text = f"SEQ({step.format('a')}, {step.format('b')}, {step.format('c')}) WITHIN 5 SECONDS BY machine"
+    with tocsin.sync.connect(node.ws) as bus:
+        bus.define("long_way", f"{text} WHERE b.value > a.value + 100 AND c.value > b.value + 100")
+        page = visit(node, "definitions?name=long_way")
+        sync_api.expect(page.get_by_label("Event graph of long_way")).to_contain_text("WHERE")
+        frame = page.locator(".graph")
+        assert frame.evaluate("it => it.scrollWidth <= it.clientWidth"), "what it is for is at the right edge"
+        bus.undefine("long_way")
+
+
 def test_on_a_phone_one_goes_into_a_definition_and_back(node: Node, visit: Callable[..., Any]) -> None:
     page = visit(node, "definitions", width="narrow")
     line = page.locator('[data-definition="machine.cycle"]')

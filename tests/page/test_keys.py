@@ -37,7 +37,7 @@ def test_tab_goes_through_everything_and_shows_where_it_is(node: Node, visit: Ca
         assert is_shown, f"no visible focus on {tag} {name}"
         seen.append(name)
     text = "\n".join(seen)
-    for part in ("To the content", "Live", "Peers", "Who are you?", "Theme", "Pause", "Filter", "machine."):
+    for part in ("To the content", "Live", "Peers", "Your name?", "Keys", "Theme", "Pause", "Filter", "machine."):
         assert part in text, (part, seen)
 
 
@@ -67,6 +67,19 @@ def test_keys_lead_to_panels_rows_and_back(node: Node, visit: Callable[..., Any]
     page.keyboard.press("g")
     page.keyboard.press("a")
     sync_api.expect(page.locator("h1")).to_have_text("Alerts")
+
+
+def test_a_question_mark_shows_the_keys(node: Node, visit: Callable[..., Any]) -> None:
+    page = visit(node, "alerts")
+    sync_api.expect(page.locator("h1")).to_have_text("Alerts")
+    page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keys")
+    for words in ("to the filter", "to Pipeline", "closes what is open"):
+        sync_api.expect(sheet).to_contain_text(words)
+    page.keyboard.press("Escape")
+    sync_api.expect(sheet).to_have_count(0)
+    page.get_by_role("button", name="Keys").click()
+    sync_api.expect(sheet).to_be_visible()
 
 
 def test_an_alert_is_acknowledged_by_keys(node: Node, visit: Callable[..., Any]) -> None:

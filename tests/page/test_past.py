@@ -94,6 +94,19 @@ def test_filter_zoom_and_the_whole_journal(old: Node, visit: Callable[..., Any])
     sync_api.expect(page.get_by_role("button", name="Play")).to_have_attribute("aria-pressed", "false")
 
 
+def test_another_filter_chooses_what_it_matches(old: Node, visit: Callable[..., Any]) -> None:
+    page = visit(old, "past")
+    head = page.locator(".stretch h2")
+    sync_api.expect(head).to_have_text(f"{QUIET} events")
+    page.locator("#filter").fill("type = 'peak'")
+    sync_api.expect(head).to_have_text(f"{PEAK} matches")
+
+
+def test_a_young_journal_is_shown_whole(node: Node, visit: Callable[..., Any]) -> None:
+    page = visit(node, "past")
+    sync_api.expect(page.get_by_role("button", name="All", exact=True)).to_have_attribute("aria-pressed", "true")
+
+
 def test_an_event_leads_to_its_place(old: Node, visit: Callable[..., Any]) -> None:
     page = visit(old, "past?from=181")  # the first of the peak
     sync_api.expect(page.locator(".event-list [role=row]").first).to_contain_text("peak")

@@ -29,6 +29,7 @@ def shown(text: str, uri: str) -> str:
         ("project/README.md", "[docs/](docs/README.md)", "[docs/](../README.md)"),
         ("project/README.md", "[a](benchmarks/rules.py)", "a"),
         ("project/README.md", "[a](https://example.org/b)", "[a](https://example.org/b)"),
+        ("project/README.md", "![a](docs/figures/page.png)", "![a](../figures/page.png)"),
         ("FILTERS.md", "[a](#xpath)", "[a](#xpath)"),
         ("HTTP.md", "see `docs/CLIENTS.md`", "see [CLIENTS.md](CLIENTS.md)"),
         ("howto/past.md", "```python no-run\n[a](nowhere.md)\n```", "```python\n[a](nowhere.md)\n```"),

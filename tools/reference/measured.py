@@ -66,8 +66,8 @@ def page() -> str:
             "# Measured\n",
             "The newest line of each benchmark in `benchmarks/results/`, whatever the day was like. The machine has "
             "two cores, is shared, and wanders in speed by a factor of two: *loop* is how long a fixed Python loop "
-            "took in the same run, in ns (24 on its best days, above 60 on its worst). README has the same figures "
-            "at rest and compares them with others. `make bench` measures on yours.\n",
+            "took in the same run, in ns (24 on its best days, above 60 on its worst). README has the best "
+            "and the worst hour of the same, beside others. `make bench` measures on yours.\n",
             table(["what", "measured", "loop", "on", "file"], (_row(*row) for row in _ROWS)),
         ]
     )

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from tocsin.cli.output import AsJson, examples, show, wants_json
+from tocsin.cli.places import command
 from tocsin.errors import TocsinError
 
 __all__ = ["demo", "register"]
@@ -55,7 +56,7 @@ def demo(
     headless = headless or is_json
     if seconds is None and headless:
         seconds = _HEADLESS
-    options = Options(seconds, headless, not no_spark, port, browser, seed)
+    options = Options(seconds, headless, not no_spark, port, browser, seed, command())
     code, promises = run(options, Console(stderr=is_json, highlight=False))
     if is_json:
         seen = {key: {"count": each.times, "first": each.first} for key, each in promises.seen.items()}

@@ -15,10 +15,14 @@ import getpass
 import os
 import random
 import re
+import shlex
+import shutil
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
@@ -35,6 +39,7 @@ __all__ = [
     "Url",
     "ask",
     "check_there",
+    "command",
     "is_remote",
     "journal_path",
     "options_of",
@@ -59,7 +64,8 @@ Url = Annotated[
     ),
 ]
 Token = Annotated[
-    str, typer.Option("--token", envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="Who lets you in.")
+    str,
+    typer.Option("--token", envvar="TOCSIN_TOKEN", metavar="T", show_default=False, help="The token that lets you in."),
 ]
 Name = Annotated[
     str,
@@ -71,6 +77,19 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*:(//|$)")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-f:]+\]|[\w.-]+):[0-9]{1,5}")
 _REMOTE = ("ws:", "wss:")
 _ATTEMPTS = 20
+
+
+def command() -> str:
+    """How this command is typed here: `tocsin` where a shell finds it, else by its place beside this Python.
+
+    So that what a newcomer is told to type works also before `.venv` is activated.
+    """
+    if shutil.which("tocsin") is not None:
+        return "tocsin"
+    beside, here = Path(sys.executable).with_name("tocsin"), Path.cwd()
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m tocsin.cli"
+    return shlex.quote(str(beside.relative_to(here) if here in beside.parents[1:] else beside))
 
 
 def place_of(given: str) -> str:

@@ -18,7 +18,7 @@ import typer
 from tocsin import client
 from tocsin.cli.logs import LogFormat, log_to_stderr
 from tocsin.cli.output import AsJson, examples, show, wants_json
-from tocsin.cli.places import NODE
+from tocsin.cli.places import NODE, command
 from tocsin.errors import JournalLockedError, NetworkError, TocsinError
 from tocsin.security.tokens import FILE as TOKENS
 
@@ -112,6 +112,9 @@ def up(
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise typer.BadParameter(f"{data} is a file; name a directory", param_hint="--data") from None
+    except OSError as error:
+        help = "choose a directory that you may write to: --data DIR"
+        raise TocsinError(f"{data} cannot be made: {error.strerror}", field="data", help=help) from None
     log_to_stderr(log_format)
     try:
         from tocsin.net.process import as_process
@@ -158,10 +161,10 @@ def up(
 
 def _lines(url: str, host: str, journal: Path, head: int) -> list[str]:
     reached = url.replace(host, socket.gethostname(), 1) if host in ANYWHERE else url
-    where = "" if url == NODE else f" --url {reached}"
+    where, tocsin = "" if url == NODE else f" --url {reached}", command()
     return [
         f"Tocsin listens at {url}; its journal is {journal} ({head:,} events so far). Ctrl-C ends it.",
         f"Its page for people:     {reached.replace('ws', 'http', 1)}/",
-        f"""In another terminal:     tocsin sub "value > 9" --past 10{where}""",
-        f"""and in a third:          tocsin pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
+        f"""In another terminal:     {tocsin} sub "value > 9" --past 10{where}""",
+        f"""and in a third:          {tocsin} pub machine.value '{{"machine": "m7", "value": 9.2}}'{where}""",
     ]

@@ -99,7 +99,9 @@ class Catalog:
             DefinitionError: there is no such definition, or others are made of it.
         """
         if name not in self.definitions:
-            raise DefinitionError(f"there is no definition {name}", field="name", help="see definitions()")
+            raise DefinitionError(
+                f"there is no definition {name}", field="name", help="see definitions(), or: tocsin definitions"
+            )
         users = [
             other.name
             for other in self.definitions.values()

@@ -333,7 +333,9 @@ class Detector:
         """
         names = list(self._catalog.definitions)
         if name not in names:
-            raise DefinitionError(f"there is no definition {name}", field="name", help="see definitions()")
+            raise DefinitionError(
+                f"there is no definition {name}", field="name", help="see definitions(), or: tocsin definitions"
+            )
         return waiting(self.graph, self._state.cells, names.index(name), limit)
 
     def draw(self, format: str = "text", definitions: Sequence[str] | None = None, *, figures: bool = False) -> str:

@@ -31,7 +31,7 @@ FORMATS = ("text", "dot", "svg")
 
 CHARACTER, LINE, PADDING = 7.3, 16, 9
 """Of a box in SVG: width of a character of 12 pixels in any monospaced font, height of a line, space around."""
-_WIDEST = 34
+_WIDEST = 22
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -86,7 +86,9 @@ def draw(
     names = [definition.name for definition in graph.definitions]
     for name in definitions or ():
         if name not in names:
-            raise DefinitionError(f"there is no definition {name}", field="definitions", help="see definitions()")
+            raise DefinitionError(
+                f"there is no definition {name}", field="definitions", help="see definitions(), or: tocsin definitions"
+            )
     chosen = [number for number, name in enumerate(names) if definitions is None or name in definitions]
     if format == "text":
         return "\n".join(_Tree(graph, chosen, figures or {}).lines())
@@ -167,7 +169,9 @@ def _picture(graph: Graph, chosen: Sequence[int], figures: Mapping[int, Figures]
         title = node_text(node) + _by(owners[number].by)
         if isinstance(node, OperationNode):
             held = figures.get(number)
-            facts = _facts(node, len(made_of[number]), held)
+            facts = _facts(node, len(made_of[number]), None)
+            if held is not None:  # in two lines: a box that is wide makes the whole drawing small
+                facts += [f"{held.open:,} open", f"{held.expired:,} expired, {held.dropped:,} dropped"]
             boxes.append(_Box(f"n{number}", "operation", tuple(facts), title, held is not None and held.open > 0))
         else:
             boxes.append(_Box(f"n{number}", "leaf", tuple(wrapped(node_text(node), _WIDEST)), title))

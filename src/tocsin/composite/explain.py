@@ -16,7 +16,7 @@ import msgspec
 from tocsin.composite.expression import Context, Definition, Leaf, Semantics
 from tocsin.composite.fates import Fate, completing, fates
 from tocsin.composite.origin import TIMED, is_of
-from tocsin.composite.printer import print_duration, print_expression
+from tocsin.composite.printer import print_expression
 from tocsin.composite.readings import Reading, Readings, Role, flat
 from tocsin.composite.sentences import rule
 from tocsin.errors import EventError
@@ -363,5 +363,14 @@ def _more(count: int) -> Iterator[str]:
 def _length(span: timedelta | None, within: timedelta | None) -> str:
     if span is None:
         return ""
-    shown = print_duration(span // timedelta(microseconds=1)) if span else "no time"
+    shown = _elapsed(span) if span else "no time"
     return f"  ({shown} from first to last{'' if within is None else f', {span / within:.0%} of what it may take'})"
+
+
+def _elapsed(span: timedelta) -> str:
+    """How long something took, for people: three digits, in a unit that leaves few of them before the point."""
+    seconds = span.total_seconds()
+    for most, size, unit in ((1, 0.001, "ms"), (120, 1, "s"), (7200, 60, "minutes"), (172_800, 3600, "hours")):
+        if seconds < most:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 86_400:,.1f} days"

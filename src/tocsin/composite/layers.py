@@ -16,7 +16,7 @@ __all__ = ["Placed", "Size", "layout", "wide", "wrapped"]
 
 _MARGIN, _GAP, _PASSAGE = 16.0, 14.0, 10.0
 """Around all; between boxes of a layer; for an edge that passes."""
-_CURVE, _RUN = 52.0, 66.0
+_CURVE, _RUN = 30.0, 62.0
 """Between layers: room for curves, and before each input a straight piece with room for the name of a role."""
 _SWEEPS = 9
 """The last one looks at what boxes lead to, so inputs do not cross."""

@@ -61,6 +61,8 @@ class Options:
     browser: bool = False
     """Open the page."""
     seed: int = 7
+    command: str = "tocsin"
+    """How the command is typed here."""
 
 
 def run(options: Options, console: Console) -> tuple[int, Promises]:
@@ -135,13 +137,14 @@ class _Demo:
         self._shown.foot = lambda: foot(node.page, promises, overview, warmth)
         story.tell(
             f"it listens, after {promises.elapsed:.1f} s. The page: {node.page}",
-            f'Open it beside this. Or in another terminal: tocsin sub "priority >= 8" --past 10 --url {node.url}',
+            f'Open it beside this. Or in another terminal: {options.command} sub "priority >= 8" --past 10 '
+            f"--url {node.url}",
             tone="node",
         )
         if options.browser:
             await asyncio.to_thread(webbrowser.open, node.page)
         async with connect(node.url, name="demo", patience=_LOST) as bus:
-            stage = Stage(node.url, bus, story, promises, random.Random(options.seed))
+            stage = Stage(node.url, bus, story, promises, random.Random(options.seed), options.command)
             await define(bus, spark=options.spark)
             story.tell(
                 f"composite events are defined: {names('node')} on the node"

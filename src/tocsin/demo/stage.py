@@ -22,3 +22,5 @@ class Stage:
     story: Story
     promises: Promises
     chance: random.Random
+    command: str
+    """How `tocsin` is typed here, for what people are told to try."""

@@ -25,6 +25,8 @@ async def work(stage: Stage, seed: int) -> None:
     loop = asyncio.get_running_loop()
     due = loop.time()
     bus = stage.bus.as_user("plant")
+    for kind in ("machine.value", "sensor.reading"):  # others see what comes from here: Peers on the page
+        await bus.advertise(f"type = '{kind}'")
     while True:
         said: list[Event] = [event for machine in lines if (event := machine.step()) is not None]
         said += [event for hall in network for event in hall.step()]

@@ -62,7 +62,8 @@ def _explain(stage: Stage, event: Event, explanation: Explanation) -> None:
     stage.promises.saw("why")
     stage.story.tell(
         f"why {event.type}? {reasons(explanation)}",
-        f"explain: from the event and its definition alone. Yourself: tocsin explain {event.id} --url {stage.url}",
+        "Worked out from the event and its definition alone. On the page: Definitions, then Why? Or in a terminal: "
+        f"{stage.command} explain {event.id} --url {stage.url}",
         topic=f"why {event.type}",
         once=True,
     )

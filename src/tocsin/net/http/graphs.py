@@ -110,6 +110,7 @@ def _explained(found: Explanation) -> bytes:
             "text": found.text,
             "name": made.name,
             "definition": made.text,
+            "where": made.where,
             "context": made.context,
             "semantics": made.semantics,
             "rule": found.rule,

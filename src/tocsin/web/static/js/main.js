@@ -7,6 +7,7 @@ import { remember } from "./panels/series.js";
 import { Login, Operator } from "./shell/people.js";
 import { EventDrawer } from "./shell/eventdrawer.js";
 import { Frame } from "./shell/frame.js";
+import { KeySheet } from "./shell/keysheet.js";
 import { ROUTES } from "./shell/routes.js";
 import { Toasts } from "./shell/toasts.js";
 import { keep, kept } from "./shell/kept.js";
@@ -43,7 +44,7 @@ function App() {
   const [place, setPlace] = useState(readRoute);
   const [state, setState] = useState(bus.state);
   const [operator, setOperator] = useState(who.token ? "" : who.operator);
-  const [dialog, setDialog] = useState(null); // "login" | "operator"
+  const [dialog, setDialog] = useState(null); // "login" | "operator" | "keys"
   const [event, setEvent] = useState(null);
   const [toasts, setToasts] = useState([]);
   const [theme, setTheme] = useState(window.tocsinTheme.chosen());
@@ -106,6 +107,7 @@ function App() {
     openEvent: setEvent,
     openedEvent: event,
     askOperator: () => setDialog("operator"),
+    askKeys: () => setDialog("keys"),
     setTheme: (choice) => {
       window.tocsinTheme.choose(choice);
       setTheme(choice);
@@ -136,6 +138,7 @@ function App() {
       <${Shown} key=${place.route} app=${app} />
     <//>
     ${event && html`<${EventDrawer} key=${event.source + event.id} app=${app} event=${event} onClose=${() => setEvent(null)} />`}
+    ${dialog === "keys" && html`<${KeySheet} onClose=${() => setDialog(null)} />`}
     ${dialog === "login" && html`<${Login} app=${app} why=${bus.why} had=${Boolean(who.token)} onToken=${login} />`}
     ${
       dialog === "operator" &&

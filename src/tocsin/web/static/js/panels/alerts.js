@@ -43,7 +43,7 @@ export function Alerts({ app }) {
 
   const options = [
     ["all", html`All <span class="num">${count(alive.length)}</span>`],
-    ["open", html`Nobody has acked <span class="num">${count(open.length)}</span>`],
+    ["open", html`Not acknowledged <span class="num">${count(open.length)}</span>`],
     ...(app.operator ? [["mine", html`Waiting for me <span class="num">${count(mine.length)}</span>`]] : []),
   ];
   return html`<${Panel}
@@ -191,7 +191,7 @@ function WhoAreYou({ app }) {
     <${Icon} name="user" /><span
       >Give your name to acknowledge alerts: they are then delivered to you, and wait for you.</span
     >
-    <${Button} small kind="primary" onClick=${app.askOperator}>Sit down at the desk<//>
+    <${Button} small kind="primary" onClick=${app.askOperator}>Give my name<//>
   </div>`;
 }
 
@@ -249,9 +249,9 @@ function Cancel({ app, event, refresh, onClose }) {
   };
   return html`<${Dialog} title=${`Cancel ${event.type}?`} onClose=${onClose}>
     <div class="stack">
-      <p>Who waits for it does not get it any more, and who has it is told. This cannot be taken back.</p>
+      <p>Whoever has not got it yet will not get it; whoever has is told. This cannot be undone.</p>
       <p class="muted small">
-        ${event.cancel === "any" ? "Everybody may cancel this alert." : `Only who published it may cancel this alert; you are ${app.operator || "nobody yet"}.`}
+        ${event.cancel === "any" ? "Everybody may cancel this alert." : `Only its publisher may cancel this alert; you are ${app.operator || "nobody yet"}.`}
       </p>
       <${Problem} error=${error} />
       <div class="row row-end">

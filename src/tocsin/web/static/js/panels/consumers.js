@@ -56,7 +56,7 @@ function troubles(each, history) {
   else if (each.lag >= 1000) found.push(["warn", "far behind"]);
   if (each.in_flight >= each.max_in_flight) found.push(["warn", "window full"]);
   if (again !== null && each.redelivered > again) found.push(["warn", "redelivering"]);
-  if (!each.open) found.push([each.lag ? "warn" : "neutral", "away"]);
+  if (!each.open) found.push(["neutral", "away"]); // that is its right: what it wants waits for it
   return found;
 }
 
@@ -160,7 +160,7 @@ function Totals({ all }) {
       tone=${total("dead") ? "bad" : undefined}
     />
     <${Stat}
-      label="Need an eye"
+      label="Need attention"
       value=${count(eyes)}
       note=${eyes ? "marked below" : "all keep up"}
       tone=${eyes ? "warn" : "ok"}

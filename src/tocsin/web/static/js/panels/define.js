@@ -10,9 +10,9 @@ const CONTEXTS = [
   ["cumulative", "cumulative: all openers together"],
 ];
 const PLACEMENTS = [
-  ["auto", "auto: the node decides"],
-  ["node", "node: found in milliseconds"],
-  ["spark", "spark: a batch at a time, for very many"],
+  ["auto", "auto: on Spark if it runs, else on the node"],
+  ["node", "node: found within milliseconds"],
+  ["spark", "spark: about a second later, for very many"],
 ];
 const OPERATIONS = [
   ["SEQ(a, b)", "b after a"],

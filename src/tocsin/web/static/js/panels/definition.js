@@ -27,7 +27,7 @@ import { quoted, several, short } from "./words.js";
 
 const EVERY = 2000;
 const LAST = 10; // detections that are shown
-const SMALLEST = 0.75; // of a drawing that does not fit; what is wider then is scrolled
+const SMALLEST = 0.7; // of a drawing that does not fit; what is wider then is scrolled
 
 const CONTEXTS = {
   recent: "the newest opener is used, and stays until a newer one replaces it",
@@ -82,7 +82,11 @@ export function Definition({ app, each, refresh }) {
         note=${each.last ? html`last <${Ago} at=${each.last} />` : "so far"}
         tone=${each.detected ? "ok" : undefined}
       />
-      <${Stat} label="Wait" value=${short(each.open)} note="openers, over all keys" />
+      ${
+        each.placement === "spark"
+          ? html`<${Stat} label="Waiting" value="–" note="known to Spark only" />`
+          : html`<${Stat} label="Waiting" value=${short(each.open)} note="openers, over all keys" />`
+      }
       <${Stat} label="Expired" value=${short(each.expired)} note="not completed in time" />
       <${Stat}
         label="Dropped"
@@ -167,10 +171,13 @@ function Waits({ app, where }) {
   ];
   const rows = value?.waiting ?? [];
   const most = useNarrow() ? 3 : 10;
-  const note = value?.known && value.total > rows.length ? `${count(rows.length)} of ${count(value.total)}` : null;
+  const note =
+    value?.known && value.total > rows.length
+      ? `${count(rows.length)} of ${count(value.total)} that have begun and wait for the rest`
+      : "What has begun, and waits for the rest.";
   return html`<${Card} title="Half detected" note=${note} flush>
     <${Problem} error=${error} />
-    ${value && !value.known && html`<p class="inset muted">What waits is inside Spark; the pipeline says how much: <a href="#pipeline">state</a>.</p>`}
+    ${value && !value.known && html`<p class="inset muted">What waits is inside Spark. <a href="#pipeline">The pipeline</a> says how much that is, as its state.</p>`}
     ${value?.known && rows.length === 0 && html`<p class="inset muted">Nothing is open: the next event that can begin it will.</p>`}
     ${rows.length > 0 && html`<${Table} label="Half detected" columns=${columns} rows=${rows} most=${most} keyOf=${(row) => `${row.operation} ${keyText(row.key)} ${row.offsets[0]}`} />`}
   <//>`;

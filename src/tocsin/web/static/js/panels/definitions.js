@@ -25,7 +25,8 @@ export function Definitions({ app }) {
     app.go("definitions", name ? { name } : {});
   };
   const form = html`<${Define} app=${app} placement=${app.params.new} text=${app.params.text} onDone=${done} />`;
-  const note = "Combinations of events that are events of their own, each with its reasons.";
+  const note =
+    "Composite events: combinations that are looked for. Each time one is found there is an event, which can say why.";
   return html`<${Panel} title="Definitions" note=${note} actions=${actions}>
     <${Problem} error=${error} />
     ${loading && !value && html`<${Loading} />`} ${value?.length === 0 && (isNew ? form : html`<${None} app=${app} />`)}
@@ -92,7 +93,7 @@ function Line({ each, app, isChosen }) {
     </span>
     <code class="definition-text">${each.text}</code>
     <span class="muted small num"
-      >${short(each.detected)} detected · ${several(each.open, "opener waits", "openers wait")}</span
+      >${short(each.detected)} detected${each.placement !== "spark" && ` · ${several(each.open, "opener waits", "openers wait")}`}</span
     >
   </a>`;
 }

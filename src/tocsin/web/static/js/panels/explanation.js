@@ -9,9 +9,9 @@ const FATES = {
   perhaps: ["neutral", "may still be open"],
 };
 const ROLES = {
-  opener: "opens",
+  opener: "the opener",
   middle: "in between",
-  closer: "closes",
+  closer: "the closer",
   kind: "one of them",
   either: "either",
   whole: "",
@@ -30,6 +30,7 @@ export function Explained({ app, event }) {
     <ol class="parts" aria-label="What it is made of">
       ${value.parts.map((each, place) => html`<${Part} key=${place} each=${each} app=${app} />`)}
     </ol>
+    ${value.where && html`<p>Of these parts it was true that <code>${value.where}</code>.</p>`}
     ${value.steps.slice(1).map((step, place) => html`<${Step} key=${place} step=${step} />`)}
     <p><strong>Why not earlier?</strong> ${value.missing}${length(value)}</p>
     ${value.certain === false && html`<p class="muted small">There are several ways to read these parts; this is one.</p>`}

@@ -58,7 +58,7 @@ export function Live({ app }) {
     >
       ${isPaused ? "Resume" : "Pause"}
     <//>`;
-  return html`<${Panel} title="Live" note="Every event as the node takes it" fill actions=${actions}>
+  return html`<${Panel} title="Live" note="Every event, as it arrives. Open one to see all that is known of it." fill actions=${actions}>
     <${FilterBox}
       app=${app}
       value=${text}

@@ -15,6 +15,7 @@ import {
   useEffect,
   useMemo,
   usePoll,
+  useRef,
   useState,
 } from "../ui.js";
 import { clock } from "../ui/time.js";
@@ -23,9 +24,10 @@ import { useNarrow } from "./pictures.js";
 import { Overview, Play, TimeLine } from "./timeline.js";
 import { several } from "./words.js";
 
+const HOUR = 3_600_000;
 const SPANS = [
   [900_000, "15 min"],
-  [3_600_000, "1 h"],
+  [HOUR, "1 h"],
   [21_600_000, "6 h"],
   [86_400_000, "1 d"],
   [0, "All"],
@@ -65,8 +67,9 @@ function all(oldest, now, buckets) {
 export function Past({ app }) {
   const [text, setText] = useState(app.params.filter ?? "");
   const [filter, setFilter] = useState(app.params.filter ?? "");
-  const [span, setSpan] = useState(3_600_000); // what is followed; null: the view stands still
+  const [span, setSpan] = useState(HOUR); // what is followed; null: the view stands still
   const [fixed, setFixed] = useState(null);
+  const standing = useRef(null); // the same at once: an effect that runs late must not take the old one for it
   const [chosen, setChosen] = useState(null);
   const buckets = useNarrow() ? 60 : 120;
   useEffect(() => {
@@ -87,6 +90,10 @@ export function Past({ app }) {
   const whole = usePoll(() => app.http.get("/history", { buckets: 160 }), 2 * FOLLOW);
   const oldest = instant(whole.value?.oldest);
   const newest = whole.value ? Date.parse(whole.value.to) : null;
+  useEffect(() => {
+    const isFree = span === HOUR && !app.params.from;
+    if (oldest && isFree && app.bus.now() - oldest < HOUR / 2) follow(0); // an hour would be a few bars at the edge
+  }, [Boolean(oldest)]);
   const shown = usePoll(
     async () => {
       const now = app.bus.now();
@@ -97,7 +104,7 @@ export function Past({ app }) {
         filter,
         buckets,
       });
-      return { ...found, view };
+      return { ...found, view, filter };
     },
     fixed ? 0 : FOLLOW,
     [filter, span, fixed, buckets, span === 0 && oldest],
@@ -105,24 +112,31 @@ export function Past({ app }) {
   const found = shown.value;
   const view = found?.view;
 
+  const filtered = useRef(filter); // by what the stretch was chosen
   useEffect(() => {
-    if (!found || (fixed && view !== fixed)) return; // bars of what was shown before: a stretch evened to them could lose its event
-    if (!chosen || chosen.to <= view.from || chosen.from >= view.to) setChosen(lastStretch(found));
-    else setChosen(evened(found, chosen));
+    if (!found || (standing.current && view !== standing.current)) return; // bars of what was shown before: a stretch evened to them could lose its event
+    const isOther = found.filter !== filtered.current; // then what matches now is of interest
+    filtered.current = found.filter;
+    setChosen((now) => {
+      const isAway = !now || now.to <= view.from || now.from >= view.to;
+      return isAway || isOther ? lastStretch(found) : evened(found, now);
+    });
   }, [found]);
 
-  const look = ({ from, to }) => {
+  const stand = (view) => {
+    standing.current = view;
     setSpan(null);
-    setFixed(grid(from, to, buckets));
+    setFixed(view);
   };
+  const look = ({ from, to }) => stand(grid(from, to, buckets));
   const show = (at) => {
     const view = grid(at - AROUND / 2, at + AROUND / 2, buckets);
     const bar = Math.floor(at / view.step) * view.step;
-    setSpan(null);
-    setFixed(view);
+    stand(view);
     setChosen({ from: bar, to: bar + view.step });
   };
   const follow = (milliseconds) => {
+    standing.current = null;
     setFixed(null);
     setSpan(milliseconds);
     setChosen(null);

@@ -23,6 +23,7 @@ import { several } from "./words.js";
 
 const EVERY = 3000;
 const KEPT = 50; // changes that are shown
+const WAYS = { ws: "WebSocket", http: "HTTP" };
 const KINDS = {
   found: ["ok", "new"],
   advertised: ["accent", "one more"],
@@ -69,10 +70,9 @@ function There({ app, sessions, resources, changes }) {
             html`<${Empty}
               icon="peers"
               title="Nothing yet"
-              command=${"await bus.advertise(\"type = 'machine.value'\")"}
             >
-              A program says what it will publish, or answers requests; others find it here and in${" "}
-              <code>bus.resources()</code>.
+              A program says what it will publish (<code>bus.advertise</code>) or answers requests${" "}
+              (<code>bus.serve</code>); others find it here and in <code>bus.resources()</code>.
             <//>`
           }
           <div class="items is-flush" role="list" aria-label="Resources">
@@ -144,7 +144,7 @@ function Session({ each, app }) {
       <span class="name"><span class="lamp tone-ok"></span>${each.name}</span>
       <span class="badges">
         ${isMine && html`<${Badge} tone="accent">this page<//>`}
-        <${Badge}>${each.kind}<//>
+        <${Badge}>${WAYS[each.kind] ?? each.kind}<//>
         ${each.groups.map((group) => html`<${Badge} key=${group} tone="ok">in ${group}<//>`)}
       </span>
     </div>

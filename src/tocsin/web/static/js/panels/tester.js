@@ -84,7 +84,9 @@ function useTested(app, filter, past, turn) {
       try {
         const found = await app.http.get("/filters/test", { filter: filter || "true", past, limit: 20 }, { signal });
         const range = { filter, from: found.from, to: found.to, buckets: BARS };
-        const bars = found.looked ? await app.http.get("/history", range, { signal }) : null;
+        let bars = found.looked ? await app.http.get("/history", range, { signal }) : null;
+        if (bars && Date.parse(bars.oldest) > Date.parse(bars.from))
+          bars = await app.http.get("/history", { ...range, from: bars.oldest }, { signal }); // not hours in which there was no journal
         setState({ answer: { ...found, bars, asked: filter, past }, error: null, isBusy: false });
       } catch (error) {
         if (!signal.aborted) setState({ answer: null, error, isBusy: false });

@@ -21,9 +21,12 @@ export function Frame({ app, token, onLogout, children }) {
         <${Connection} app=${app} />
         <div class="side-buttons">
           <button type="button" class="who" onClick=${app.askOperator} title="Who are you?">
-            <${Icon} name="user" /><span>${app.operator || "Who are you?"}</span>
+            <${Icon} name="user" /><span>${app.operator || "Your name?"}</span>
           </button>
           ${token && html`<button type="button" class="icon-button" aria-label="Log out" title="Log out" onClick=${onLogout}><${Icon} name="right" /></button>`}
+          <button type="button" class="icon-button keys-button" aria-label="Keys" title="Keys (?)" onClick=${app.askKeys}>
+            <${Icon} name="help" />
+          </button>
           <${Theme} app=${app} />
         </div>
       </div>

@@ -12,7 +12,9 @@ export function useKeys(app) {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
       if (event.target.closest("input, textarea, select, [contenteditable]") || document.querySelector("dialog[open]"))
         return;
-      if (event.key === "/") {
+      if (event.key === "?") {
+        app.current.askKeys();
+      } else if (event.key === "/") {
         const box = document.querySelector("[data-filter]");
         if (!box) return;
         event.preventDefault();

@@ -62,15 +62,15 @@ export function Operator({ app, name, token, onName, onClose }) {
           Your token says so. Alerts are delivered to the consumer <code>${name}</code>, and wait for it while nobody is
           here.
         </p>
-        <div class="row row-end"><${Button} kind="primary" onClick=${onClose}>Good<//></div>
+        <div class="row row-end"><${Button} kind="primary" onClick=${onClose}>OK<//></div>
       </div>
     <//>`;
   }
   return html`<${Dialog} title="Who are you?" onClose=${onClose}>
     <form class="stack" onSubmit=${submit}>
       <p class="muted">
-        Under this name alerts are delivered to you: you are a durable consumer. What you have not acknowledged waits
-        for you, also while this page is closed, and everybody sees who has.
+        Alerts are delivered to this name, which becomes a consumer as a program would. What you have not acknowledged
+        waits for you, also while this page is closed. Everybody sees who has acknowledged what.
       </p>
       <label class="field">
         <span>Your name</span>
@@ -86,12 +86,12 @@ export function Operator({ app, name, token, onName, onClose }) {
       </label>
       ${bad && html`<p class="wrong small" role="alert">${bad}</p>`}
       <div class="row row-end">
-        ${name && html`<${Button} kind="danger" onClick=${leave}>Leave the desk<//>`}
+        ${name && html`<${Button} kind="danger" onClick=${leave}>Stop getting alerts<//>`}
         <span class="grow"></span>
         <${Button} onClick=${onClose}>Not now<//>
-        <button type="submit" class="button button-primary" disabled=${!text.trim() || Boolean(bad)}>Sit down</button>
+        <button type="submit" class="button button-primary" disabled=${!text.trim() || Boolean(bad)}>Use this name</button>
       </div>
-      ${name && html`<p class="muted small">Leaving drops the consumer: nothing waits for ${name} any more.</p>`}
+      ${name && html`<p class="muted small">Stopping removes the consumer: nothing waits for ${name} any more.</p>`}
     </form>
   <//>`;
 }
