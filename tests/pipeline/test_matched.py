@@ -24,21 +24,38 @@ def publish(plant: Plant, *numbers: int) -> None:
     plant.publish(*(("value", f"v{n}", {"n": n}) for n in numbers))
 
 
-def client(plant: Plant, *wanted: str, left: int = 0, **options: Any) -> list[str]:
-    """What a client gets that goes when it has these, the last ones of which it does not settle."""
+def client(plant: Plant, *wanted: str, live: tuple[int, ...] = (), left: int = 0, **options: Any) -> list[str]:
+    """What a client gets that goes when it has as many as these.
+
+    Args:
+        plant: where it connects to.
+        wanted: what should come.
+        live: numbers that are published once Spark matches for it.
+        left: so many of the last ones it does not settle.
+        options: of `subscribe`.
+    """
+    matching = plant.data / "spark" / "match"
 
     async def hear() -> list[str]:
         got: list[str] = []
         async with tocsin.connect(plant.url, name="far away") as bus:
             sub = await bus.subscribe(WANTED, consumer="far", placement="spark", order="journal", **options)
+            if live:
+                await asyncio.to_thread(until, matching.exists, "Spark begins to match")
+                await asyncio.to_thread(publish, plant, *live)
             while len(got) < len(wanted):
                 delivery = await sub.next(timeout=120)
                 got.append(delivery.event.id)
                 if len(got) <= len(wanted) - left:
                     await delivery.ack()
+            if live:
+                assert any(matching.glob("spark/offsets/[0-9]*")), "somebody else has matched"
         return got
 
-    return asyncio.run(hear())
+    got = asyncio.run(hear())
+    if live:  # else the next one might take the last one's matching for its own
+        until(lambda: not matching.exists(), "nobody is left to match for")
+    return got
 
 
 def info(plant: Plant) -> dict[str, Any]:
@@ -71,22 +88,16 @@ def test_past_and_live_through_lives_of_client_and_node(tmp_path: Path) -> None:
         plant.process.end(signal.SIGTERM)
     with up(tmp_path / "data") as plant:
         plant.tocsin("define", "pair", PAIR)
-        publish(plant, 5, 0, 6)
-        assert client(plant, "v4", "v5", "v6", left=1) == ["v4", "v5", "v6"]
-        assert info(plant)["halted"] is None
+        got = client(plant, "v4", "v5", "v6", live=(5, 0, 6), left=1)
+        assert got == ["v4", "v5", "v6"] and info(plant)["halted"] is None
         publish(plant, 1, 7)  # while it is away
         plant.pair("one")
         until(lambda: plant.status()["detected"] == 1, "the pair is found")
-        *got, pair = client(plant, "v6", "v7", "pair")
-        assert got == ["v6", "v7"]
-        publish(plant, 8, 2)
-        assert client(plant, "v8") == ["v8"]
-        matched = tmp_path / "data" / "spark" / "match" / "spark" / "commits"
-        assert any(matched.glob("[0-9]*")), "somebody else has matched"
-        until(lambda: info(plant)["lag"] == 0, "nothing is left")
-        assert info(plant)["settled"] == 6  # since the node was opened
+        *got, pair, last = client(plant, "v6", "v7", "the pair", "v8", live=(2, 8))
+        assert [*got, last] == ["v6", "v7", "v8"] and len(pair) == 32
+        assert client(plant, "v9", live=(9,)) == ["v9"]  # and nothing again
+        assert info(plant)["settled"] == 7  # since the node was opened
         assert plant.process.end(signal.SIGTERM)[0] == 0
     with up(tmp_path / "data") as plant:
-        publish(plant, 9)
-        assert client(plant, "v9") == ["v9"]  # and nothing again
+        assert client(plant, "v10", live=(10,)) == ["v10"]
         assert plant.process.end(signal.SIGTERM)[0] == 0
