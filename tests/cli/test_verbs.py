@@ -122,6 +122,14 @@ def test_consumers_are_shown_and_forgotten(here: Here, node: Node) -> None:
     assert here("consumers", "forget", "slowpoke")[0] == 1
 
 
+def test_a_consumer_that_waits_for_a_spark_that_is_not_there_says_so(here: Here, node: Node) -> None:
+    with tocsin.sync.connect(node.url) as bus:
+        bus.subscribe("type = 'x'", consumer="far", placement="spark")
+        [row] = [row for row in here("consumers")[1].splitlines() if row.startswith("far")]
+        assert "waits for Spark" in row
+        bus.forget("far")
+
+
 # -- requests
 
 

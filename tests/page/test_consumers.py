@@ -55,3 +55,11 @@ def test_what_comes_again_is_counted_and_marked(node: Node, visit: Callable[...,
         sync_api.expect(row).to_contain_text("away")
         bus.forget("flaky")
         sync_api.expect(row).to_have_count(0)
+
+
+def test_who_waits_for_a_spark_that_is_not_there_is_marked(node: Node, visit: Callable[..., Any]) -> None:
+    page = visit(node, "consumers")
+    with tocsin.sync.connect(node.ws) as bus:
+        bus.subscribe("type = 'torn'", consumer="far", placement="spark")
+        sync_api.expect(page.locator('[data-consumer="far"]')).to_contain_text("waits for Spark")
+        bus.forget("far")

@@ -10,12 +10,15 @@ import socket
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tocsin
-from tests.helpers import heard
+from tests.helpers import heard, node_of
 from tests.pipeline.plant import PAIR, Plant, until, up
 from tests.processes import below
 from tocsin import Detector
@@ -29,12 +32,43 @@ DEFINED = {
     "pair": PAIR,
     "trio": "SEQ([type = 'a'], [type = 'b'], [type = 'a']) BY k",
     "stop": "PLUS([type = 'a'], 1 SECOND) BY k",
+    "whole": "SEQ([type = 'a' AND k = 'u'], [type = 'b' AND k = 'v'])",
+    "times": "SEQ([type = 'a'], OR({}))",  # so many absolute times that some are due while nobody is up
+    "once": "SEQ([type = 'a'], {}) BY k",
 }
-FILTER = f"type IN ({', '.join(repr(name) for name in DEFINED)})"
+"""Definitions; in place of {} come absolute times that are near when it is made."""
+DERIVED = f"type IN ({', '.join(repr(name) for name in DEFINED)})"
+MATCHED = "k = 'w' OR type = 'whole'"
+
+
+class Listener:
+    """A durable consumer through many lives, and what it got."""
+
+    def __init__(self, consumer: str, filter: str, **options: Any) -> None:
+        self.consumer, self.filter, self.options = consumer, filter, options
+        self.delivered: Counter[str] = Counter()
+        """How often each event was settled."""
+        self.unsure: set[str] = set()
+        """What nobody has answered whether it was settled."""
+
+    async def hear(self, bus: Any) -> None:
+        async for delivery in await self.subscribe(bus):
+            self.unsure.add(delivery.event.id)
+            await delivery.ack()
+            self.unsure.discard(delivery.event.id)
+            self.delivered[delivery.event.id] += 1
+
+    async def subscribe(self, bus: Any) -> Any:
+        return await bus.subscribe(self.filter, consumer=self.consumer, past=tocsin.retained(), **self.options)
+
+    def check(self, wanted: set[str], late: set[str]) -> None:
+        """It got everything once; `late` is what it has yet to get."""
+        assert set(self.delivered) | late | self.unsure == wanted and not set(self.delivered) & late
+        assert set(self.delivered.values()) == {1}
 
 
 class Storm:
-    """A node with its pipeline, publishers and a durable consumer, through as many lives as it takes."""
+    """A node with its pipeline, publishers and durable consumers, through as many lives as it takes."""
 
     def __init__(self, data: Path, seed: int) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -44,19 +78,26 @@ class Storm:
         self.url = f"ws://127.0.0.1:{port}"
         self._stack = ExitStack()
         self.plant: Plant = self._stack.enter_context(up(data, *self._words))
-        self._calm = threading.Event()
+        self._calm, self._still = threading.Event(), threading.Event()
         self.published = 0
-        self.delivered: Counter[str] = Counter()
-        """How often each derived event was settled."""
-        self.unsure: set[str] = set()
-        """What nobody has answered whether it was settled."""
+        self.near = Listener("ops", DERIVED)
+        self.far = Listener("far", MATCHED, placement="spark")
+        """Its events are matched on Spark."""
         self.since: dict[str, int] = {}
-        self._threads = [threading.Thread(target=self._run, args=(each,)) for each in (self._publish, self._listen)]
-        for thread in self._threads:
+        self.texts: dict[str, str] = {}
+        self.passed = 0
+        """Up to this offset Spark has looked at everything."""
+        self._publishing = threading.Thread(target=self._run, args=(self._publish, self._calm))
+        self._listening = [
+            threading.Thread(target=self._run, args=(partial(self._listen, each), self._still))
+            for each in (self.near, self.far)
+        ]
+        for thread in (self._publishing, *self._listening):
             thread.start()
 
-    def _run(self, work: Any) -> None:
-        while not self._calm.is_set():
+    @staticmethod
+    def _run(work: Callable[[], Coroutine[Any, Any, None]], end: threading.Event) -> None:
+        while not end.is_set():
             with suppress(TocsinError, OSError):  # the node is gone; the next one comes
                 asyncio.run(work())
 
@@ -76,26 +117,27 @@ class Storm:
             for number in range(first, first + 10)
         ]
 
-    async def _listen(self) -> None:
-        async with tocsin.connect(self.url, name="listener") as bus:
-            hearing = asyncio.ensure_future(self._hear(await bus.subscribe(FILTER, consumer="ops")))
-            while not self._calm.is_set() and not hearing.done():
+    async def _listen(self, listener: Listener) -> None:
+        async with tocsin.connect(self.url, name=listener.consumer) as bus:
+            hearing = asyncio.ensure_future(listener.hear(bus))
+            while not self._still.is_set() and not hearing.done():
                 await asyncio.wait([hearing], timeout=0.1)
             hearing.cancel()
             with suppress(asyncio.CancelledError):
                 await hearing
 
-    async def _hear(self, sub: Any) -> None:
-        async for delivery in sub:
-            self.unsure.add(delivery.event.id)
-            await delivery.ack()
-            self.unsure.discard(delivery.event.id)
-            self.delivered[delivery.event.id] += 1
-
     # -- what is done to it
 
-    def define(self, name: str) -> None:
-        self.since[name] = self.plant.tocsin("define", name, DEFINED[name])["since"]
+    def define(self, *names: str) -> None:
+        async def define_all() -> None:
+            async with tocsin.connect(self.url, name="definer") as bus:
+                for name in names:
+                    self.texts[name] = DEFINED[name].format(_near_times(12 if name == "times" else 1))
+                    info = await bus.define(name, self.texts[name])
+                    assert info.placement == "spark"
+                    self.since[name] = info.since
+
+        asyncio.run(define_all())
 
     def kill(self, what: str) -> None:
         """Kill something, at no particular moment."""
@@ -112,65 +154,92 @@ class Storm:
             os.kill(self.draw.choice(victims), signal.SIGKILL)
 
     def wait_for_more(self, count: int) -> None:
-        """Wait until so many more derived events were heard of."""
-        heard = sum(self.delivered.values())
-        until(lambda: sum(self.delivered.values()) >= heard + count, "derived events come")
+        """Wait until each consumer has got so many more."""
+        for each in (self.near, self.far):
+            before = each.delivered.total()
+            until(lambda got=each.delivered, least=before + count: got.total() >= least, "events come")  # type: ignore[misc]
 
     def end(self) -> None:
         """Let everything come to rest, and end it."""
         try:
             self._calm.set()
-            for thread in self._threads:
-                thread.join(60)
+            self._publishing.join(60)
             until(self._is_done, "all is looked at and archived")
+            wanted = _matching(self._events(self.passed))
+            until(lambda: wanted <= self.far.delivered.keys() | self.far.unsure, "Spark has matched everything")
+            self._still.set()
+            for thread in self._listening:
+                thread.join(60)
             assert self.plant.process.end(signal.SIGTERM)[0] == 0
         finally:
+            self._calm.set()
+            self._still.set()
             self._stack.close()
 
     def _is_done(self) -> bool:
+        with open_reader(self.data / "journal.db") as reader:
+            self.passed = reader.head  # if it has passed what was there before it is asked
         status = self.plant.status()
         archived = (status["archived"] or {"last": 0})["last"]
+        return bool(status["state"] == "up" and status["lag"] == 0 and archived >= self.passed - 20)
+
+    def _events(self, upto: int) -> list[tocsin.Event]:
         with open_reader(self.data / "journal.db") as reader:
-            newest = max(each.last for each in reader.blocks())
-        return bool(status["state"] == "up" and status["lag"] == 0 and archived >= newest - 20)
+            return [
+                event for block in reader.blocks(1, upto) for event in block.events() if (event.offset or 0) <= upto
+            ]
 
     # -- what has come of it
 
     def check(self) -> None:
         """Everything was derived once, told once, delivered once, archived once."""
         with open_reader(self.data / "journal.db") as reader:
-            events = [event for block in reader.blocks() for event in block.events()]
-            told = stored_counts(reader)
+            told, head = stored_counts(reader), reader.head
+        events = self._events(head)
         published = Counter(event.id for event in events if event.source == "storm")
         assert len(published) >= self.published > 0 and set(published.values()) == {1}
         derived = [event for event in events if event.source == SOURCE and event.type in self.since]
         ids = Counter(event.id for event in derived)
-        assert set(ids) == self._expected(events) and set(ids.values()) == {1}
+        assert self._expected(self._events(self.passed)) <= set(ids) <= self._expected(events)
+        assert set(ids.values()) == {1}
         # The journal itself drops what comes twice; so this tells whether the pipeline has.
         assert told == Counter(event.type for event in derived)
         assert set(told) == set(self.since) and min(told.values()) > 0
-        late = self._rest()
-        assert set(self.delivered) | late | self.unsure == set(ids) and not set(self.delivered) & late
-        assert set(self.delivered.values()) == {1}
+        self.near.check(set(ids), self._rest(self.near))
+        self.far.check(_matching(events), self._rest(self.far))
         lake = Lake(str(self.data / "lake"))
         archived = [event for block in lake.blocks(1, lake.last) for event in block.events()]
         assert archived == events[: len(archived)] and len(archived) >= len(published)
 
-    def _expected(self, events: list[Any]) -> set[str]:
+    def _expected(self, events: list[tocsin.Event]) -> set[str]:
         """What one detector derives, each definition from its offset on."""
         detector, found = Detector(), set[str]()
         for event in events:
             for name, begin in self.since.items():
                 if begin < (event.offset or 0) and all(each.name != name for each in detector.definitions()):
-                    detector.define(name, DEFINED[name])
+                    detector.define(name, self.texts[name])
             found |= {each.id for each in detector.feed(event)}
         return found
 
-    def _rest(self) -> set[str]:
-        """What the consumer has yet to get."""
+    def _rest(self, listener: Listener) -> set[str]:
+        """What a consumer has yet to get; nothing is left that only Spark could find."""
 
         async def take_all() -> set[str]:
             async with tocsin.connect(f"file:{self.data / 'journal.db'}") as bus:
-                return set(await heard(bus, await bus.subscribe(FILTER, consumer="ops")))
+                sub, lanes = await listener.subscribe(bus), node_of(bus).lanes
+                lanes.matched(-1, node_of(bus).head + 1, node_of(bus).head, {})
+                return set(await heard(bus, sub))
 
         return asyncio.run(take_all())
+
+
+def _near_times(count: int) -> str:
+    """So many absolute times, a few seconds from now and from each other, as a definition has them."""
+    now = datetime.now(UTC)
+    return ", ".join(f"AT '{now + timedelta(seconds=6 + 4 * n):%H:%M:%S}'" for n in range(count))
+
+
+def _matching(events: list[tocsin.Event]) -> set[str]:
+    """What the consumer on Spark should get of these."""
+    wanted = tocsin.Filter(MATCHED)
+    return {event.id for event in events if wanted.matches(event)}

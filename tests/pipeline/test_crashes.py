@@ -25,8 +25,7 @@ pytestmark = [
 def test_killed_while_events_pour_in_it_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
     storm = Storm(tmp_path / "data", 1)
     try:
-        storm.define("pair")
-        storm.define("stop")
+        storm.define("pair", "stop", "whole", "times", "once")
         storm.wait_for_more(20)
         for what in ("worker", "jvm", "node"):  # at random moments; the last one while Spark comes up again
             storm.kill(what)
@@ -42,12 +41,13 @@ def test_killed_again_and_again(tmp_path: Path, seed: int) -> None:
     data = tmp_path / "data"
     storm = Storm(data, seed)
     try:
-        storm.define("pair")
+        storm.define("pair", "once")
+        later = {1: "times", 2: "trio", 3: "whole", 4: "stop"}
         for number in range(6):
             storm.wait_for_more(storm.draw.randint(0, 50))
             storm.kill(storm.draw.choice(("worker", "worker", "jvm", "driver", "node")))
-            if number in (2, 4):
-                storm.define("trio" if number == 2 else "stop")
+            if number in later:
+                storm.define(later[number])
         storm.wait_for_more(50)
     finally:
         storm.end()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -20,6 +22,7 @@ from tocsin import spark as ts
 from tocsin.clock import ManualClock
 from tocsin.journal.sqlite import SqliteJournal
 from tocsin.spark import stateful
+from tocsin.spark.given import comes_in_order
 from tocsin.spark.slots import SPREAD, partition_of, slots
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -129,6 +132,37 @@ def test_what_is_left_out_is_counted_where_one_can_see_it(spark: Any, tmp_path: 
     ]
     assert (sum(row.keyless for row in told), sum(row.repeated for row in told)) == (6, 1)
     assert spark.table("counted").count() == 1
+
+
+def test_in_a_stream_of_your_own_what_comes_from_below_is_late(spark: Any, tmp_path: Path) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for number, came in enumerate([[(1, "a"), (2, "x")], [(9, "x")], [(5, "b"), (9, "b")], [(10, "b"), (11, "x")]]):
+        told = [{"offset": offset, "type": kind, "machine": "m1", "id": f"e{offset}"} for offset, kind in came]
+        path = rows / f"{number}.json"
+        path.write_text("\n".join(json.dumps(each) for each in told))
+        os.utime(path, (number, number))  # Spark takes the oldest first
+    given = spark.readStream.schema("offset BIGINT, type STRING, machine STRING, id STRING")
+    events = given.option("maxFilesPerTrigger", 1).json(str(rows))
+    events = events.selectExpr("*", "'/test' AS source", "timestamp_seconds(offset) AS arrived")
+    writer = ts.detect(events, {"low": LOW}, buckets=2).writeStream.format("memory").queryName("late")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert [[part.offset for part in row.parts] for row in spark.table("late").collect()] == [[1, 10]]
+    told = [row for each in query.recentProgress for row in each.observedMetrics.values()]
+    assert sum(row.repeated for row in told) == 2
+
+
+def test_which_streams_may_bring_rows_late(spark: Any, tmp_path: Path) -> None:
+    with SqliteJournal(tmp_path / "plant.db", merge=False) as journal:
+        journal.append([Event("a", "/test")])
+    events = spark.readStream.format("tocsin").option("url", f"file:{tmp_path / 'plant.db'}").load()
+    events.createOrReplaceTempView("plain")
+    chosen = spark.table("plain").where("offset > 1").withColumn("k", F.col("offset") % 2).alias("chosen")
+    assert comes_in_order(events) and comes_in_order(chosen.drop("data"))
+    others = spark.readStream.schema("offset BIGINT").json(str(tmp_path))
+    for each in (events.unionAll(chosen.drop("k")), events.dropDuplicates(["id"]), others):
+        assert not comes_in_order(each)
 
 
 def test_a_query_may_detect_the_same_in_two_ways(spark: Any, tmp_path: Path) -> None:

@@ -54,7 +54,9 @@ def chunks_of(made: Plan, events: list[Event]) -> Iterator[tuple[tuple[int, int]
     """What a task makes of a batch of rows: division and bucket, and what they get."""
     for packed in Packing(made).rows(iter([batch_of(events)])):
         for _, division, bucket, *chunk in zip(*(each.to_pylist() for each in packed.columns), strict=True):
-            if division != NOBODY:
+            if division == NOBODY:
+                assert chunk[1] == max(event.offset or 0 for event in events)
+            else:
                 yield (division, bucket), Chunk(*chunk)
 
 

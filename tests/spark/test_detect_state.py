@@ -132,6 +132,20 @@ def test_a_division_that_is_gone_takes_its_state_along() -> None:
     assert batch(store, PAIR, event("b", 3)) == []
 
 
+@pytest.mark.usefixtures("alone")
+def test_a_row_is_late_whatever_types_those_had_that_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = Memory(), "SEQ([type = 'c'], [type = 'b']) BY machine, door"
+    assert batch(store, PAIR, event("a", 1), event("x", 4)) == []
+    assert batch(store, PAIR, event("x", 9), event("x", 8)) == []  # no event counts
+    assert batch(store, PAIR, event("b", 9), event("b", 7), event("b", 3)) == []
+    assert batch(store, PAIR, event("b", 10), event("b", 9)) == ["pair"]
+    monkeypatch.setattr(keeper, "_here", Engines())  # a new process: what is stored knows what was late
+    assert batch(store, PAIR, event("a", 10), event("b", 11, "m2"), event("b", 12)) == ["pair"]
+    both = plan({"pair": PAIR.divisions[0].schedule[0].text, "other": other})
+    assert batch(store, both, event("c", 11), event("b", 13)) == ["pair"]  # for one that is new it is late, too
+    assert stateful.read_kept(store.head[0], 1).seen == 13
+
+
 # -- versions
 
 
@@ -182,8 +196,9 @@ def test_all_engines_of_a_running_query_are_kept() -> None:
 
 
 @pytest.fixture
-def keepers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def keepers(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where the keepers of this test lie, who end with it; not in pytest's own place, whose name may be too long."""
+    tmp_path_factory.getbasetemp()  # else pytest would make its own in ours, which goes
     before = _all()
     keeper._doors.clear()
     with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as place:

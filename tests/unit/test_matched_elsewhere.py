@@ -138,6 +138,21 @@ async def test_placement_belongs_to_the_consumer(bus: Any) -> None:
         await bus.subscribe("n > 2", consumer="other", placement="moon")
 
 
+async def test_who_waits_for_a_spark_that_is_not_there_can_see_it(bus: Any) -> None:
+    await bus.publish_many(numbered(2))
+    sub = await bus.subscribe("n > 0", consumer="far", placement="spark", past=tocsin.retained())
+    await bus.subscribe("n > 0", consumer="near")
+    await bus.publish_many(numbered(2, 3))
+    assert await heard(bus, sub) == ["1", "2"]  # the past needs no Spark
+    far, near = await bus.consumers()
+    assert (far.placement, near.placement, near.halted) == ("spark", "node", None)
+    assert "no Spark pipeline" in str(far.halted) and far.lag == 2
+    node_of(bus).beside.attach()
+    assert [each.halted for each in await bus.consumers()] == [None, None]
+    node_of(bus).beside.refuse("Java is missing")
+    assert [each.halted for each in await bus.consumers()] == ["Java is missing", None]
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_whatever_happens_each_comes_once(file_url: str, clock: Any, seed: int) -> None:
     draw = random.Random(seed)

@@ -15,9 +15,9 @@ import pytest
 import tocsin
 from tests.helpers import event, heard, life, node_of, soon, take, testing
 from tocsin.clock import as_micros
-from tocsin.composite.detector import Detector
+from tocsin.composite.detector import CLOCK, Detector
 from tocsin.errors import DefinitionError, TocsinError
-from tocsin.node.beside import Beside, Progress
+from tocsin.node.beside import Beside, Detected, Progress
 from tocsin.node.placement import Placements
 
 PAIR = "SEQ([type = 'a'] AS a, [type = 'b'] AS b) BY k"
@@ -54,13 +54,30 @@ def looked_at(bus: Any) -> list[tocsin.Event]:
     return found
 
 
+def as_found(bus: Any, events: list[tocsin.Event]) -> list[Detected]:
+    """Derived events as the pipeline tells them: the last part completed it if it came then, else a timer did."""
+    found = []
+    for each in events:
+        offset = each.data["parts"][-1]["offset"]
+        found.append(Detected(each, offset if node_of(bus).window.get(offset).arrived == each.time else None))
+    return found
+
+
 async def store(
-    bus: Any, position: int, *, writer: str = WRITER, events: Any = None, version: str | None = None
+    bus: Any,
+    position: int,
+    *,
+    writer: str = WRITER,
+    events: Any = None,
+    version: str | None = None,
+    upto: int | None = None,
 ) -> bool:
+    """Store what a batch has found that ends at the head, or elsewhere."""
     node = node_of(bus)
-    newest = node.window.get(node.head)
-    place = (version or beside(bus).definitions()[0], writer, position, node.head, as_micros(newest.arrived))
-    return await beside(bus).store(*place, looked_at(bus) if events is None else events)
+    newest = node.window.get(node.head if upto is None else upto)
+    instant = as_micros(newest.arrived) + (newest.type == CLOCK)
+    place = (version or beside(bus).definitions()[0], writer, position, newest.offset, instant)
+    return await beside(bus).store(*place, as_found(bus, looked_at(bus) if events is None else events))
 
 
 async def test_without_a_pipeline_auto_is_the_node_and_spark_waits(bus: Any) -> None:
@@ -199,6 +216,53 @@ async def test_a_lost_checkpoint_tells_nothing_twice(bus: Any, clock: Any) -> No
     assert (await bus.definitions())[0].detected == 2
 
 
+STOP = "PLUS([type = 'a'], 1 SECOND) BY k"
+
+
+async def test_a_timer_due_at_the_very_instant_where_a_lost_checkpoint_stood_is_told(bus: Any, clock: Any) -> None:
+    for name, text in (("pair", PAIR), ("stop", STOP)):
+        await bus.define(name, text, placement="spark")
+    sub = await bus.subscribe("type IN ('pair', 'stop')", consumer="ops")
+    await bus.publish(made("a", "a1"))
+    clock.advance(1)
+    await bus.publish(made("b", "b1"))  # the timer is due now, behind this event and all others of the instant
+    assert [each.type for each in looked_at(bus)] == ["pair"] and await store(bus, 5)
+    clock.advance(1)
+    await bus.publish(made("b", "b2"))
+    again = looked_at(bus)
+    assert [each.type for each in again] == ["pair", "stop", "pair"]
+    assert await store(bus, 0, writer="tocsin/pipeline/2", events=again)
+    assert await heard(bus, sub) == [each.id for each in again]
+    assert {each.name: each.detected for each in await bus.definitions()} == {"pair": 2, "stop": 1}
+
+
+async def test_a_timer_that_a_clock_record_has_rung_is_not_told_again(bus: Any, clock: Any) -> None:
+    await bus.define("stop", STOP, placement="spark")
+    sub = await bus.subscribe("type = 'stop'", consumer="ops")
+    await bus.publish(made("a", "a1"))
+    clock.advance(1)
+    await node_of(bus).watcher.append_clock()
+    await testing.settled(bus)
+    assert len(looked_at(bus)) == 1 and await store(bus, 5)
+    clock.advance(1)
+    await bus.publish(made("b", "b1"))
+    assert await store(bus, 0, writer="tocsin/pipeline/2")
+    assert len(await heard(bus, sub)) == 1 and beside(bus).counts == {"stop": 1}
+
+
+async def test_an_older_checkpoint_whose_batches_end_within_an_instant_tells_nothing_twice(bus: Any) -> None:
+    await bus.define("pair", PAIR, placement="spark")
+    sub = await bus.subscribe("type = 'pair'", consumer="ops")
+    await bus.publish_many([made(kind, f"{kind}{n}") for n in range(3) for kind in "ab"])  # all at one instant
+    found = looked_at(bus)
+    assert await store(bus, 0, events=found[:1], upto=2) and await store(bus, 1, events=found[1:], upto=6)
+    await bus.publish(made("b", "b3"))  # at that instant, too
+    found = looked_at(bus)
+    assert await store(bus, 1, events=found[1:2], upto=4)  # it is back at the first, and the second is another
+    assert await store(bus, 2, events=found[2:])
+    assert await heard(bus, sub) == [each.id for each in found] and beside(bus).counts == {"pair": 4}
+
+
 async def test_a_checkpoint_older_than_what_was_told_loses_nothing_and_tells_nothing_twice(
     bus: Any, clock: Any
 ) -> None:
@@ -214,7 +278,7 @@ async def test_a_checkpoint_older_than_what_was_told_loses_nothing_and_tells_not
     await bus.publish_many([made("a", "a8"), made("b", "b8")])
     version, all_of_them = beside(bus).definitions()[0], looked_at(bus)
     # Spark is back at its third batch, which reaches further than all that were told …
-    assert await beside(bus).store(version, WRITER, 2, reached, newest, again[2:])
+    assert await beside(bus).store(version, WRITER, 2, reached, newest, as_found(bus, again[2:]))
     assert await store(bus, 3, events=all_of_them[2:])
     clock.advance(1)
     await bus.publish_many([made("a", "a9"), made("b", "b9")])
@@ -249,7 +313,7 @@ async def test_a_batch_in_pieces_is_stored_once_whoever_dies_in_between(file_url
             pieces = [found[start : start + size] for start in range(0, max(1, len(found)), size)]
             for number, piece in enumerate(pieces):
                 is_last = number == len(pieces) - 1
-                assert await beside(bus).store(*place, piece, None, number, is_last)
+                assert await beside(bus).store(*place, as_found(bus, piece), None, number, is_last)
                 if draw.random() < 0.15:
                     break
     async with life(file_url, clock) as bus:

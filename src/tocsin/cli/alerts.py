@@ -150,6 +150,8 @@ def consumers(context: typer.Context, url: Url = "", token: Token = "", as_json:
 def _listener(info: ConsumerInfo) -> list[str | Text]:
     name = info.name if info.group is None else f"{info.name} (group {info.group})"
     state = Text("here", "green") if info.open else Text("away", "yellow")
+    if info.halted is not None:
+        state = Text("waits for Spark", "yellow")
     return [
         plain(name),
         state,

@@ -59,7 +59,7 @@ class _Data(msgspec.Struct, gc=False):
 class Derived:
     """Derived events in columns, in the order they were found."""
 
-    __slots__ = ("data", "ids", "keys", "levels", "times", "types")
+    __slots__ = ("data", "ends", "ids", "keys", "levels", "times", "types")
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -67,6 +67,8 @@ class Derived:
         self.types: list[str] = []
         self.times: list[int] = []
         """Microseconds."""
+        self.ends: list[int] = []
+        """Offsets of the events that completed them; `TIMER` where a timer did."""
         self.keys: list[bytes | None] = []
         """JSON of fields and values; None: without BY."""
         self.levels: list[int] = []
@@ -132,6 +134,7 @@ class Deriver:
         derived.ids.append(name)
         derived.types.append(self.name)
         derived.times.append(occurrence.last)
+        derived.ends.append(occurrence.end)
         derived.keys.append(bytes(text) if key else None)
         derived.levels.append(level)
         derived.data.append(_write(_Data(parts, text)))

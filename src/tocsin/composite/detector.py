@@ -367,6 +367,11 @@ class Detector:
         return self._state.time
 
     @property
+    def over(self) -> int:
+        """What was due before this instant, in microseconds, has happened; at it something may be due still."""
+        return max(self._state.time, self._state.advanced + 1)
+
+    @property
     def is_timed(self) -> bool:
         """Does any definition wait for time to pass?"""
         return bool(self._catalog.timed)

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tocsin.composite.occurrence import Occurrence, Part, alone, made_of, paired
-from tocsin.composite.windows import Rules, Take
+from tocsin.composite.occurrence import Occurrence, Part, alone, paired
+from tocsin.composite.windows import Opening, Rules, Take
 
 __all__ = ["Pairs"]
 
 PartCell = list[Part]
 
 
-class Pairs:
+class Pairs(Opening):
     """An operator at work, for all keys."""
 
     def __init__(self, rules: Rules) -> None:
         """Prepare what its rules decide."""
-        self.rules = rules
+        super().__init__(rules)
         middle = (self._middle,) if rules.operator == "NOT" else ()
         self.takes: tuple[Take, ...] = (self._open, *middle, self.close)
         """How one arrival alone is taken, by place."""
@@ -48,17 +48,10 @@ class Pairs:
         closed = [closer for closer in closers if self.close(cell, closer, found)]
         if len(self.takes) > 2 and len(arrivals) > 1 and arrivals[1]:
             cell.clear()
-        openers = arrivals[0] if arrivals else []
-        if closed and self.rules.context != "recent":
-            used = {made_of(occurrence) for occurrence in closed}
-            openers = [opener for opener in openers if made_of(opener) not in used]
-        for opener in openers:
+        openers = self.openers(arrivals)
+        for opener in self.unused(openers, closed) if closed else openers:
             self._open(cell, opener, found)
         return found
-
-    def openers(self, arrivals: Sequence[list[Occurrence]]) -> list[Occurrence]:
-        """Those of several arrivals that may be kept."""
-        return arrivals[0] if arrivals else []
 
     def oldest(self, cell: PartCell) -> int:
         """When the opener began that will be too old first."""

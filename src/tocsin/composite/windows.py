@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tocsin.composite.expression import Context, Operator
 from tocsin.composite.occurrence import Occurrence, Position, Window, joined, made_of, tick
 
-__all__ = ["POOLS", "Cell", "Rules", "Take", "Windows", "forget_old", "in_time", "next_due", "remove"]
+__all__ = ["POOLS", "Cell", "Opening", "Rules", "Take", "Windows", "forget_old", "in_time", "next_due", "remove"]
 
 Cell = list[Window]
 Take = Callable[[list[Any], Occurrence, list[Occurrence]], object]
@@ -79,12 +79,31 @@ def next_due(rules: Rules, cell: Cell) -> int:
     return min([window.due for window in (cell[:1] if rules.operator == "PLUS" else cell) if window.due is not None])
 
 
-class Windows:
+class Opening:
+    """What operators with an opener have in common: which of several arrivals open."""
+
+    def __init__(self, rules: Rules) -> None:
+        """Take what they go by."""
+        self.rules = rules
+
+    def openers(self, arrivals: Sequence[list[Occurrence]]) -> list[Occurrence]:
+        """Those of several arrivals that may be kept."""
+        return arrivals[0] if arrivals else []
+
+    def unused(self, openers: list[Occurrence], closed: Sequence[Occurrence]) -> list[Occurrence]:
+        """Those that still open when these have closed something."""
+        if self.rules.context == "recent":
+            return openers
+        used = {made_of(occurrence) for occurrence in closed}
+        return [opener for opener in openers if made_of(opener) not in used]
+
+
+class Windows(Opening):
     """An operator at work, for all keys."""
 
     def __init__(self, rules: Rules) -> None:
         """Prepare what its rules decide."""
-        self.rules = rules
+        super().__init__(rules)
         operator, context = rules.operator, rules.context
         self._roles = _ROLES.get(operator, (0,))
         single = context != "cumulative"  # each window has one opener
@@ -112,16 +131,9 @@ class Windows:
             self._middle(cell, middle, found)
         if instant is not None:
             self._tick(cell, instant, found)
-        if closed and self.rules.context != "recent":
-            used = {made_of(occurrence) for occurrence in closed}
-            openers = [opener for opener in openers if made_of(opener) not in used]
-        for opener in openers:
+        for opener in self.unused(openers, closed) if closed else openers:
             self._open(cell, opener, found)
         return found
-
-    def openers(self, arrivals: Sequence[list[Occurrence]]) -> list[Occurrence]:
-        """Those of several arrivals that may be kept."""
-        return arrivals[0] if arrivals else []
 
     # -- time
 

@@ -82,6 +82,10 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     """The most it may have in flight."""
     ack_wait: float = 0
     """Seconds after which what is not settled comes again."""
+    placement: str = "node"
+    """Where what comes is matched for it: `node` or `spark`."""
+    halted: str | None = None
+    """Why what comes is not matched for it; None: it is. What comes meanwhile is delivered later."""
 
 
 def is_tracked(event: Event) -> bool:

@@ -130,6 +130,8 @@ def _of_node(front: Front) -> Iterator[Metric]:
     )
     known = consumers_module.consumers(node)
     yield _gauge("consumers", "Consumers.", len(known))
+    waiting = sum(each.halted is not None for each in known)
+    yield _gauge("consumers_unmatched", "Consumers that Spark matches, and no Spark is there.", waiting)
     named = sorted(known, key=lambda each: each.lag, reverse=True)[:NAMED]
     for field, about in (("lag", "Events it has yet to settle"), ("in_flight", "Events in its hands")):
         figures = [([each.name], float(getattr(each, field))) for each in named]

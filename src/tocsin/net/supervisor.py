@@ -30,10 +30,10 @@ import msgspec
 
 from tocsin.clock import SECOND, as_datetime, as_micros
 from tocsin.errors import TocsinError
-from tocsin.model import Event, time_text
+from tocsin.model import time_text
 from tocsin.net.pipelinelog import LOG, bound, last_line, log_file
 from tocsin.node import channel
-from tocsin.node.beside import derived
+from tocsin.node.beside import Detected, detected
 from tocsin.node.channel import HEADER, Archived, Settings
 from tocsin.node.divided import Divided
 from tocsin.node.pipeline import Node
@@ -337,9 +337,9 @@ class Supervisor:
 
     async def _store(self, found: channel.Found) -> channel.Outcome:
         """Store what a batch has found. What prevents it is the node's trouble: Spark waits, and is not to blame."""
-        events: list[Event] = []
+        events: list[Detected] = []
         for start in range(0, len(found.events), _AT_ONCE):
-            events += [derived(*msgspec.structs.astuple(each)) for each in found.events[start : start + _AT_ONCE]]
+            events += [detected(*msgspec.structs.astuple(each)) for each in found.events[start : start + _AT_ONCE]]
             await asyncio.sleep(0)  # there may be very many, and others wait
         try:
             place = (found.version, found.writer, found.position, found.upto, found.instant)

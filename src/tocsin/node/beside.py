@@ -9,8 +9,8 @@ a batch that is repeated after a crash stores nothing again. Definitions that ch
 reaches beyond it, and was made without knowing, is stale, and is made anew. What has ended is in the schedule until
 the pipeline has passed it. If the pipeline has lost its checkpoint it begins again where its definitions begin, and
 one that is older than what was told (a copy put back, or a machine that lost its power: Spark does not wait for the
-disk) gives old numbers to other batches; what was told before, up to the offset that was reached, is not told again,
-and what lies behind it is.
+disk) gives old numbers to other batches; what was told before, completed up to the offset that was reached or by
+timers due before the instant there, is not told again, and what lies behind it is.
 
 A batch may have found very much. Then it comes in pieces, each a commit of its own, so that others have their turn. How
 many of each definition are stored is kept with each piece, and in whatever way the batch is made again, of each
@@ -25,12 +25,13 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from tocsin.clock import as_datetime, as_micros
 from tocsin.composite.detector import SOURCE
+from tocsin.composite.occurrence import TIMER
 from tocsin.model import Event
 from tocsin.node.placement import Wanted
 from tocsin.node.through import seen_through
@@ -39,7 +40,7 @@ from tocsin.node.watcher import SILENCE, Stored, forget
 if TYPE_CHECKING:
     from tocsin.node.pipeline import Node
 
-__all__ = ["STATISTICS", "Beside", "Progress", "Told", "derived", "stored_counts"]
+__all__ = ["STATISTICS", "Beside", "Detected", "Progress", "Told", "detected", "stored_counts"]
 
 TOLD: Final = "pipeline/told"
 COUNTED: Final = "pipeline/counted"
@@ -60,7 +61,7 @@ class Told(msgspec.Struct, array_like=True, frozen=True):
     offset: int = 0
     """Where that batch ended."""
     instant: int = 0
-    """Journal time there, in microseconds."""
+    """See `Progress.instant`."""
     counts: dict[str, int] = {}
     """How many of each definition were found, ever."""
     safe: int = 0
@@ -76,9 +77,18 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
     offset: int
     instant: int
-    """Journal time there, in microseconds."""
+    """What was due before this instant, in microseconds, has happened: it is journal time at the offset, or the next
+    instant if a clock record is there."""
     due: int | None = None
     """When something is due that waits for time to pass; None: nothing waits."""
+
+
+class Detected(NamedTuple):
+    """A derived event that the pipeline has found."""
+
+    event: Event
+    completed: int | None
+    """The offset of the event that completed it; None: a timer did."""
 
 
 class Beside:
@@ -196,7 +206,7 @@ class Beside:
         position: int,
         upto: int,
         instant: int,
-        events: Sequence[Event],
+        events: Sequence[Detected],
         traceparent: str | None = None,
         piece: int = 0,
         is_last: bool = True,
@@ -208,7 +218,7 @@ class Beside:
             writer: of its checkpoint.
             position: its number.
             upto: the offset at which it ends.
-            instant: journal time there.
+            instant: see `Progress.instant`.
             events: in the order they were found.
             traceparent: the context of its span, if Spark is traced.
             piece: which one this is, of those into which a large batch is cut; they come in order, and one that could
@@ -227,10 +237,9 @@ class Beside:
         if piece == 0:
             self._came = {}
             self._had = {name: had for name, had in told.within.items() if begins.get(name, upto) < told.reaching}
-        is_next = writer == told.writer and position > told.position and upto > told.offset
         came, fresh = dict(self._came), list[Event]()
-        for event in events:
-            if not self._was_told(upto, event, is_next):
+        for event, completed in events:
+            if not self._was_told(event, completed):
                 came[event.type] = came.get(event.type, 0) + 1
                 if came[event.type] > self._had.get(event.type, 0):
                     fresh.append(event)
@@ -260,21 +269,14 @@ class Beside:
         self.told = told
         self._node.watcher.told(events)
 
-    def _was_told(self, upto: int, event: Event, is_next: bool) -> bool:
-        """Was it found before, by a batch of which Spark knows no more? A timer's tick of that very instant was not.
+    def _was_told(self, event: Event, completed: int | None) -> bool:
+        """Was it found before, whichever batch it comes in now?
 
-        Of the batch that comes next, by its number, no event was: only an instant that is over shows that it does not.
+        A batch finds what is completed up to its last event, and by timers that are due before that one's instant.
         """
         assert event.time is not None
-        instant = as_micros(event.time)
-        if instant < self.told.instant:
-            return True
-        if is_next:
-            return False
-        last = event.data["parts"][-1]
-        return upto <= self.told.offset or (
-            instant == self.told.instant and last.get("offset", upto) <= self.told.offset
-        )
+        place = as_micros(event.time), TIMER if completed is None else completed
+        return place <= (self.told.instant, self.told.offset)
 
     @property
     def counted(self) -> bytes | None:
@@ -308,11 +310,12 @@ class Beside:
         return self._clock_at + _RETRY
 
 
-def derived(type: str, id: str, instant: int, data: str, classification: str) -> Event:
+def detected(
+    type: str, id: str, instant: int, data: str, classification: str, completed: int | None = None
+) -> Detected:
     """An event that the pipeline has found, as it comes from there."""
-    return Event(
-        type, SOURCE, id=id, time=as_datetime(instant), data=msgspec.json.decode(data), classification=classification
-    )
+    time, payload = as_datetime(instant), msgspec.json.decode(data)
+    return Detected(Event(type, SOURCE, id=id, time=time, data=payload, classification=classification), completed)
 
 
 def stored_counts(journal: Stored) -> dict[str, int]:

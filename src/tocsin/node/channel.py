@@ -88,6 +88,8 @@ class Detection(msgspec.Struct, array_like=True, frozen=True):
     data: str
     """JSON, as Spark has it."""
     classification: str
+    completed: int | None = None
+    """The offset of the event that completed it; None: a timer did."""
 
 
 class Archived(msgspec.Struct, frozen=True):

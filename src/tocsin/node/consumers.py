@@ -27,6 +27,7 @@ from tocsin.filters.filter import Filter
 from tocsin.journal import bounds, history
 from tocsin.node.lanes import key_of
 from tocsin.node.pipeline import Node
+from tocsin.node.placement import SPARK
 
 __all__ = ["consumers", "forget", "subscribe", "unsubscribe"]
 
@@ -393,4 +394,6 @@ def _info(node: Node, mailbox: Mailbox, member: str) -> ConsumerInfo:
         dead=mailbox.counters["dead"],
         max_in_flight=mailbox.options.max_in_flight,
         ack_wait=mailbox.options.ack_wait,
+        placement=mailbox.options.placement,
+        halted=node.beside.halted if mailbox.options.placement == SPARK else None,
     )

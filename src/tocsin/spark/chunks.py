@@ -20,7 +20,7 @@ from tocsin.composite.rows import Rows
 from tocsin.composite.where import Needs
 from tocsin.errors import DefinitionError
 
-__all__ = ["CHUNK_VERSION", "Chunk", "Columns", "rows_of", "stream"]
+__all__ = ["CHUNK_VERSION", "Chunk", "Columns", "passed", "rows_of", "stream"]
 
 CHUNK_VERSION = 1
 _HEADER = b"tocsin"
@@ -39,6 +39,14 @@ class Chunk(NamedTuple):
     keyless: int
     """Matches of events that have no key, and so take no part; they are told to the first bucket only."""
     events: bytes | None
+
+
+def passed(offset: int) -> Chunk:
+    """In place of a chunk, among others: rows up to this offset came before, so that what they hold from there is late.
+
+    It begins at 0, where no chunk does.
+    """
+    return Chunk(0, offset, 0, 0, 0, None)
 
 
 class _Header(msgspec.Struct, array_like=True):

@@ -17,22 +17,25 @@ nothing.
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.composite.deriving import Derived
 from tocsin.composite.detector import SOURCE, Detector
+from tocsin.composite.occurrence import TIMER
 from tocsin.model import CLASSIFICATION
 
 __all__ = ["DETECTED", "PART", "PROGRESS", "RAW", "finished", "progress", "to_arrow"]
 
-RAW = "id STRING, type STRING, source STRING, time TIMESTAMP, key STRING, classification STRING, data STRING"
-"""What tasks make, as Spark's DDL."""
+_TOLD = "id STRING, type STRING, source STRING, time TIMESTAMP, key STRING, classification STRING, data STRING"
+RAW = f"{_TOLD}, completed BIGINT"
+"""What tasks make, as Spark's DDL. The last is the offset of the event that completed it; NULL: a timer did."""
 PART = "STRUCT<name: STRING, offset: BIGINT, id: STRING, source: STRING, time: TIMESTAMP>"
 """What is told of a part."""
 _PARTS = f"ARRAY<{PART}>"
-DETECTED = RAW.replace("key STRING,", f"key STRING, parts {_PARTS},")
+DETECTED = _TOLD.replace("key STRING,", f"key STRING, parts {_PARTS},")
 """The columns of `ts.detect`, as Spark's DDL."""
 
 PROGRESS = "tocsin.progress"
@@ -47,6 +50,7 @@ _ARROW = pa.schema(
         ("key", pa.string()),
         ("classification", pa.string()),
         ("data", pa.string()),
+        ("completed", pa.int64()),
     ]
 )
 _write = msgspec.json.Encoder().encode
@@ -64,17 +68,24 @@ def to_arrow(found: Derived, source: str = SOURCE) -> pa.RecordBatch:
             pa.array(found.keys, pa.string()),
             _LEVELS.take(pa.array(found.levels, pa.int8())),
             pa.array(found.data, pa.string()),
+            pa.array(found.ends, pa.int64(), mask=np.array(found.ends, np.int64) == TIMER),
         ],
         schema=_ARROW,
     )
 
 
 def progress(detector: Detector, instant: int) -> pa.RecordBatch:
-    """A row that says how far an engine is, when something in it is due, and how much it has left out so far."""
+    """A row that says how far an engine is, when something in it is due, and how much it has left out so far.
+
+    Args:
+        detector: of the engine.
+        instant: journal time of the last row that it has got.
+    """
     said = Derived()
     said.ids, said.types, said.times, said.keys, said.levels = ["-"], [PROGRESS], [instant], [None], [0]
+    said.ends = [detector.position]
     keyless, repeated = detector.left_out
-    told = {"offset": detector.position, "instant": instant, "due": detector.next_timer}
+    told = {"offset": detector.position, "instant": max(instant, detector.over), "due": detector.next_timer}
     said.data = [_write(told | {"keyless": keyless, "repeated": repeated})]
     return to_arrow(said, "tocsin")
 

@@ -161,7 +161,7 @@ class Engines:
             if work.stored is None:
                 return None
             detector, known = _revived(work.stored)
-        division, chunks, save = work.division, _read_chunks(work.chunks), work.save
+        division, chunks, save = work.division, _taken(detector, work.chunks), work.save
         keyless, repeated = detector.left_out
         mark = division_mark(division)
         done: list[Derived] = []
@@ -236,8 +236,17 @@ def _revived(stored: Stored) -> tuple[Detector, bytes]:
     saved = _read(stored.snapshot)
     engine = Engine(Detector.restore(saved.detector), saved.filters, ())
     for chunks in stored.batches:  # what they detect was told before
-        feed(engine, _read_chunks(chunks))
+        feed(engine, _taken(engine.detector, chunks))
     return engine.detector, saved.known
+
+
+def _taken(detector: Detector, content: msgspec.Raw) -> list[Chunk]:
+    """The chunks of a batch; the detector learns what was passed before it (`chunks.passed`)."""
+    chunks = _read_chunks(content)
+    for chunk in chunks:
+        if not chunk.first:
+            detector.skip(chunk.last)
+    return [chunk for chunk in chunks if chunk.first]
 
 
 _encode = msgspec.msgpack.Encoder().encode

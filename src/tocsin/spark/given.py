@@ -13,12 +13,22 @@ from pyspark.sql.types import ByteType, DataType, IntegerType, LongType, ShortTy
 from tocsin.errors import SchemaError
 from tocsin.spark.schema import schema_for
 
-__all__ = ["ALWAYS", "WHOLE", "own_columns", "refuse_doubles", "refuse_variants"]
+__all__ = ["ALWAYS", "WHOLE", "comes_in_order", "own_columns", "refuse_doubles", "refuse_variants"]
 
 ALWAYS = ("offset", "arrived", "type", "source", "id")
 """The columns that detection needs of every event."""
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 """The types of whole numbers."""
+_PASSING = ("Project", "Filter", "SubqueryAlias")
+"""Steps of a plan that pass each row on at once, or leave it out."""
+
+
+def comes_in_order(stream: DataFrame) -> bool:
+    """Is this a stream of the source, with nothing in between that could hold a row back? Then none comes late."""
+    plan = stream._jdf.queryExecution().analyzed()
+    while plan.nodeName() in _PASSING:
+        plan = plan.child()
+    return bool(plan.nodeName() == "StreamingRelationV2" and plan.sourceName() == "tocsin")
 
 
 def own_columns() -> dict[str, DataType]:

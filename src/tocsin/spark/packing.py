@@ -7,8 +7,9 @@
 A packed row stands for a *chunk*: the rows of one Arrow batch, of which it holds those for its bucket (`chunks`).
 `first` and `last` are the chunk's offsets, `begin` and `time` the journal times of its first and last row in
 microseconds. Every bucket gets a row of every chunk, if only to learn how late it is; where no definition waits for
-time, rows that do not count are left out at once. Clock records go to all. So Spark moves few rows, and an engine that
-takes its chunks in order sees what a node's detector sees.
+time, rows that do not count are left out at once; if the stream may bring rows late, their highest offset is told.
+Clock records go to all. So Spark moves few rows, and an engine that takes its chunks in order sees what a node's
+detector sees.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tocsin.composite.rows import CLOCK_ROW
 from tocsin.errors import EventError, SchemaError
 from tocsin.spark.chunks import Chunk, stream
 from tocsin.spark.detecting import Plan
-from tocsin.spark.given import ALWAYS, WHOLE, refuse_doubles, refuse_variants
+from tocsin.spark.given import ALWAYS, WHOLE, comes_in_order, refuse_doubles, refuse_variants
 from tocsin.spark.picking import Picker, picker_of
 from tocsin.spark.serving import needed
 from tocsin.spark.slots import slots
@@ -47,8 +48,10 @@ PACKED += ", events BINARY"
 """The columns of packed rows, as Spark's DDL. `events` is NULL where a bucket has none."""
 NOBODY = -1
 """In place of a division: a row that brings nothing. Every bucket of a stream gets one from every task, so that it
-learns of the plan, also where no event counts: a definition that has gone must not know later what came meanwhile."""
-
+learns of the plan, also where no event counts: a definition that has gone must not know later what came meanwhile. Its
+`last` is the highest offset that the task has seen, of rows that count and of others: what comes later from below it is
+late."""
+_ENOUGH = 10_000  # rows that count, to a chunk, where others are left out
 _EVERY = -2  # in place of a bucket: all of them; -1 is no bucket at all, see `picking`
 _ARROW = pa.schema(
     [
@@ -72,17 +75,20 @@ def pack(events: DataFrame, plan: Plan) -> DataFrame:
     columns = columns_of(events.columns, nested, plan)
     refuse_variants(events.schema, columns)
     matters = None if plan.types is None else F.col("type").isin([*sorted(plan.types), CLOCK])
-    if matters is not None and not plan.is_timed:  # nobody will miss the others
-        events, matters = events.where(matters), None
+    sifts = False
+    if matters is not None and not plan.is_timed:  # nobody will miss the others …
+        sifts = events.isStreaming and not comes_in_order(events)
+        if not sifts:  # … nor their offsets
+            events, matters = events.where(matters), None
     chosen = []
     for name in columns:
         column = F.col(f"`{name.replace('`', '``')}`")
         if name == "offset":
             column = column.cast("bigint")
-        elif matters is not None and name != "arrived":
+        elif matters is not None and (name != "arrived" or sifts):
             column = F.when(matters, column)
         chosen.append(column.alias(name))
-    return events.select(*chosen).mapInArrow(Packing(plan, events.isStreaming).rows, PACKED)
+    return events.select(*chosen).mapInArrow(Packing(plan, events.isStreaming, sifts).rows, PACKED)
 
 
 def columns_of(names: list[str], nested: Sequence[str], plan: Plan) -> list[str]:
@@ -113,16 +119,34 @@ class Packing(msgspec.Struct, frozen=True):
 
     plan: Plan
     is_stream: bool = True
+    sifts: bool = False
+    """Must rows be left out here that have none of the types that count?"""
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """For `mapInArrow`: packed rows."""
         pickers = [picker_of(division, self.plan.buckets_of(division)) for division in self.plan.divisions]
-        known = slots(self.plan.buckets)
+        known, highest = slots(self.plan.buckets), 0
+        types, waiting = pa.array([*sorted(self.plan.types or ()), CLOCK]), list[pa.RecordBatch]()
         for batch in batches:
+            highest = max(highest, pc.max(batch.column("offset")).as_py() or 0)
+            if self.sifts:
+                batch = batch.filter(pc.is_in(batch.column("type"), value_set=types))
             if batch.num_rows:
-                yield _packed(_in_order(batch), pickers, known)
+                waiting.append(batch)
+            if not self.sifts or sum(each.num_rows for each in waiting) >= _ENOUGH:
+                yield from _together(waiting, pickers, known)
+                waiting = []
+        yield from _together(waiting, pickers, known)
         if self.is_stream:
-            yield _batch([(slot, NOBODY, bucket, 0, 0, 0, 0, 0, None) for bucket, slot in enumerate(known)])
+            yield _batch([(slot, NOBODY, bucket, 0, highest, 0, 0, 0, None) for bucket, slot in enumerate(known)])
+
+
+def _together(
+    waiting: Sequence[pa.RecordBatch], pickers: Sequence[Picker], known: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Batches as one chunk, if there are any."""
+    if waiting:
+        yield _packed(_in_order(pa.concat_batches(waiting) if len(waiting) > 1 else waiting[0]), pickers, known)
 
 
 def _packed(batch: pa.RecordBatch, pickers: Sequence[Picker], known: Sequence[int]) -> pa.RecordBatch:

@@ -8,6 +8,9 @@ chunks, so what it writes grows with what has come, not with what is open. When 
 snapshot, a new one takes the place of both: over time that is as much again. The engine itself lives in a process
 beside Spark's (`keeper`); it is known by a token that is stored with each batch.
 
+Rows of earlier batches say up to which offset everything was seen; what comes later from there is left out, whatever
+types those rows had (`packing.NOBODY`).
+
 All divisions of a bucket lie together, and every bucket is called in every batch: so it notices at once when a division
 or a definition is gone, and what it had half detected goes with it.
 
@@ -32,7 +35,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from tocsin.composite.deriving import Derived
 from tocsin.errors import DefinitionError
 from tocsin.spark import keeper
-from tocsin.spark.chunks import Chunk
+from tocsin.spark.chunks import Chunk, passed
 from tocsin.spark.chunks import stream as stream_of
 from tocsin.spark.detected import RAW, to_arrow
 from tocsin.spark.detecting import Division, Plan
@@ -132,6 +135,8 @@ class _Kept(msgspec.Struct, array_like=True):
     """The number of the next piece."""
     heads: dict[int, _Head] = {}
     """By division."""
+    seen: int = 0
+    """The highest offset of all rows that came, in whatever bucket."""
 
 
 def read_kept(content: bytes, buckets: int) -> _Kept:
@@ -172,9 +177,10 @@ class Detection(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         """Do a batch for one bucket."""
         chunks: dict[int, list[Chunk]] = {}
-        buckets = set()
+        buckets, seen = set(), 0
         for number, bucket, chunk in (row for frame in rows for row in _chunks(frame)):
             buckets.add(bucket)
+            seen = max(seen, chunk.last)
             if number != NOBODY:
                 chunks.setdefault(number, []).append(chunk)
         (bucket,) = buckets
@@ -183,9 +189,12 @@ class Detection(StatefulProcessor):
         gone = kept.heads.keys() - {division.number for division in mine}
         for number in gone:  # if it comes again it begins anew: it has not seen what comes now
             self._forget(kept.heads.pop(number))
-        changed = bool(gone)
+        before, kept.seen = kept.seen, max(kept.seen, seen)
+        changed = bool(gone) or kept.seen > before
         for division in mine:
             came, head = chunks.get(division.number, []), kept.heads.get(division.number)
+            if any(chunk.first <= before for chunk in came):
+                came.append(passed(before))
             if came or head is None or head.mark != self._marks[division.number]:
                 head = kept.heads.setdefault(division.number, _Head(os.urandom(16)))
                 answers.append(self._batch(kept, head, division, came))

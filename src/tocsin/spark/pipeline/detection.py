@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from math import inf
@@ -31,6 +31,7 @@ from tocsin.clock import as_micros
 from tocsin.journal.reader import open_reader
 from tocsin.node.beside import Progress
 from tocsin.node.channel import Definitions, Detection, Found, Line, Look, Outcome, Report, Settings
+from tocsin.node.placement import Wanted
 from tocsin.spark import stateful
 from tocsin.spark.detected import PROGRESS
 from tocsin.spark.detecting import scheduled
@@ -39,7 +40,7 @@ from tocsin.spark.pipeline.checkpoint import Checkpoint
 from tocsin.spark.pipeline.failing import Failures, started
 from tocsin.spark.pipeline.packed import PackedSource, plan_option
 
-__all__ = ["Detecting", "reached"]
+__all__ = ["Detecting", "reached", "read"]
 
 _TRIGGER = "100 milliseconds"
 """So often the journal is looked at. Less, and Spark does little else than look."""
@@ -174,16 +175,9 @@ class Detecting:
 
     def _give(self, run: _Run, found: DataFrame, number: int, traceparent: str | None) -> None:
         rows = [row for value in found.collect() for each in stateful.unpacked(value[0]) for row in each.to_pylist()]
-        progress = _progress(row["data"] for row in rows if row["type"] == PROGRESS)
+        events, progress = read(rows, run.definitions.wanted)
         if progress is None:
             return  # a batch without a single row
-        order = {each.name: place for place, each in enumerate(run.definitions.wanted)}
-        events = [
-            Detection(row["type"], row["id"], as_micros(row["time"]), row["data"], row["classification"])
-            for row in rows
-            if row["type"] != PROGRESS
-        ]
-        events.sort(key=partial(_order, order))
         place = (run.definitions.version, run.writer, number, progress.offset, progress.instant)
         if self._traces is not None:
             self._traces.note(offset=progress.offset, detected=len(events))
@@ -268,6 +262,23 @@ def _instant(origin: Origin, offset: int) -> int:
     return next((block.arrived[1] for block in origin.blocks(offset, offset)), 0)
 
 
+def read(rows: Iterable[dict[str, Any]], wanted: Sequence[Wanted]) -> tuple[list[Detection], Progress | None]:
+    """What the raw columns of a batch say: what was found, in its order, and how far all engines are; None: nothing.
+
+    In whatever way a batch is made again, of each definition the same come first.
+    """
+    found, said = list[Detection](), list[str]()
+    for row in rows:
+        if row["type"] == PROGRESS:
+            said.append(row["data"])
+        else:
+            place = (row["type"], row["id"], as_micros(row["time"]))
+            found.append(Detection(*place, row["data"], row["classification"], row["completed"]))
+    order = {each.name: number for number, each in enumerate(wanted)}
+    found.sort(key=partial(_order, order))
+    return found, _progress(said)
+
+
 def _progress(data: Iterable[str]) -> Progress | None:
     """How far all engines are, out of what each says."""
     said = [_said(each) for each in data]
@@ -280,4 +291,5 @@ def _progress(data: Iterable[str]) -> Progress | None:
 def _order(definitions: dict[str, int], found: Detection) -> tuple[Any, ...]:
     """By time, by the event that completed it (a timer comes after events of its instant), then as definitions go."""
     parts = [part.get("offset", inf) for part in _parts(found.data).parts]
-    return (found.instant, parts[-1], definitions[found.type], parts, found.id)
+    completed = inf if found.completed is None else found.completed
+    return (found.instant, completed, definitions[found.type], parts, found.id)

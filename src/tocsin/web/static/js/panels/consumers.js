@@ -54,6 +54,7 @@ function troubles(each, history) {
   if (each.dead) found.push(["bad", several(each.dead, "dead letter")]);
   if (before !== null && each.lag > 10 && each.lag > before * 1.1) found.push(["bad", "falls behind"]);
   else if (each.lag >= 1000) found.push(["warn", "far behind"]);
+  if (each.halted) found.push(["warn", "waits for Spark"]);
   if (each.in_flight >= each.max_in_flight) found.push(["warn", "window full"]);
   if (again !== null && each.redelivered > again) found.push(["warn", "redelivering"]);
   if (!each.open) found.push(["neutral", "away"]); // that is its right: what it wants waits for it
