@@ -19,7 +19,7 @@ ALWAYS = ("offset", "arrived", "type", "source", "id")
 """The columns that detection needs of every event."""
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
 """The types of whole numbers."""
-_PASSING = ("Project", "Filter", "SubqueryAlias")
+_PASSING = ("Project", "Filter", "SubqueryAlias", "View")
 """Steps of a plan that pass each row on at once, or leave it out."""
 
 
