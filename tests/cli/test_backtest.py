@@ -14,6 +14,7 @@ import tocsin
 from tests.cli.processes import COMMAND, QUICK, Node
 from tests.cli.test_terminal import lines, on_terminal
 from tests.unit.test_cli_journal import Here
+from tocsin.cli.backtest import is_taken_for_a_filter
 from tocsin.clock import ManualClock
 from tocsin.journal.sqlite import SqliteJournal
 
@@ -95,6 +96,12 @@ def test_mistakes_are_told_at_once(here: Here, journal: Path, tmp_path: Path) ->
     assert code == 1 and "nowhere" in err
     code, _, err = here("backtest")
     assert code == 2
+
+
+def test_a_word_that_is_no_definition_is_told() -> None:
+    for text, is_told in (("break_ni", True), ("bt.pair", True), ("TRUE", False), ("value > 9", False)):
+        assert is_taken_for_a_filter(text, tocsin.Filter(text)) == is_told, text
+    assert not is_taken_for_a_filter("break_in", None), "there is one"
 
 
 def test_without_java(journal: Path, tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from tocsin.cli.output import AsJson, examples, progress, show, wants_json
+from tocsin.cli.output import AsJson, examples, progress, show, wants_json, warn
 from tocsin.cli.places import Token, Url, is_remote, journal_path, options_of, place_of, reached
 from tocsin.cli.up import JOURNAL
 from tocsin.errors import TocsinError
+from tocsin.filters.filter import Filter
 
 __all__ = ["backtest", "register"]
 
@@ -72,6 +73,8 @@ def backtest(
     with reached(place_of(url)):
         given = {"since": since, "until": until, "context": parameter_context, "semantics": semantics}
         question = asked(place, text, **(given | options_of(token)))
+    if is_taken_for_a_filter(text, question.wanted):
+        warn(f"nothing is defined there as {text}; it is taken for a filter: events in which a field {text} is true")
     with progress("starting Spark"):
         session = ts.session(master, app="tocsin backtest")
     try:
@@ -85,6 +88,13 @@ def backtest(
         show(found.as_dict(), [], True)
     else:
         found.show()
+
+
+def is_taken_for_a_filter(text: str, wanted: object) -> bool:
+    """Is it but a word, which may have been meant as the name of a definition?"""
+    word = text.strip()
+    is_word = word.replace(".", "_").isidentifier() and word.upper() not in ("TRUE", "FALSE")
+    return is_word and isinstance(wanted, Filter)
 
 
 def _place(url: str) -> str:
