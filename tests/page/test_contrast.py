@@ -34,19 +34,12 @@ def test_all_text_can_be_read(node: Node, visit: Callable[..., Any], theme: str)
     sync_api.expect(page.locator(".drawer .trail")).to_contain_text("published")
     assert page.evaluate(MEASURE)[1] == []
     page.keyboard.press("Escape")
-<<<<<<< HEAD
-    page.locator(".who").click()
-    sync_api.expect(page.get_by_role("dialog", name="Who are you?")).to_be_visible()  # else Escape comes before it
-    assert page.evaluate(MEASURE)[1] == []
-    page.keyboard.press("Escape")
-=======
     for opener in (page.locator(".who"), page.get_by_role("button", name="Keys")):
         opener.click()
         sync_api.expect(page.locator("dialog[open]")).to_be_visible()
         assert page.evaluate(MEASURE)[1] == []
         page.keyboard.press("Escape")
         sync_api.expect(page.locator("dialog")).to_have_count(0)
->>>>>>> wt-c
     page.locator('.nav a[href="#live"]').click()
     page.locator("#filter").fill("value >")
     sync_api.expect(page.locator(".filterbox-error")).to_be_visible()
