@@ -145,3 +145,58 @@ async def test_a_failed_write_is_told_to_who_came_meanwhile() -> None:
     await asyncio.sleep(0)
     answers[1].set_result([])
     await soon(asyncio.shield(third))
+
+
+# -- which of the two, and when
+
+
+async def test_small_ones_do_not_make_the_time_longer_in_which_the_thread_commits(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        promptly = bus._node._promptly
+        until = promptly._not_before = time.perf_counter() + 100.0
+        await bus.publish(event("1"))
+        assert promptly._not_before == until and here == [False]
+
+
+async def test_the_loop_commits_also_while_the_thread_is_awake_and_writes_nothing(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, here):
+        bus._node._promptly._not_before = 0.0
+        bus._node.journal._committer._idle = False
+        await soon(bus.publish(event("1")))
+        assert here == [True]
+
+
+async def test_what_holds_no_events_shares_the_next_ones_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tocsin.node.promptly._COMPANY", 60.0)
+    async with watched(tmp_path) as (bus, here):
+        node = bus._node
+        for number in range(3):  # now they come often
+            node._promptly._not_before = 0.0
+            await bus.publish(event(str(number)))
+        node._promptly._not_before, before = 0.0, node.journal.stats()["commits"]
+        stored = [node.store(state={f"test/{number}": b"1"}) for number in range(2)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not any(each.done() for each in stored) and node.journal.stats()["commits"] == before
+        await soon(asyncio.gather(bus.publish(event("next")), *stored))
+        assert node.journal.stats()["commits"] == before + 1 and here[-1]
+        assert node.journal.state("test/") == {"test/0": b"1", "test/1": b"1"}
+
+
+async def test_if_no_events_come_nothing_waits_for_them_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watched(tmp_path) as (bus, _):
+        promptly = bus._node._promptly
+        promptly._not_before, promptly._between, promptly._last = 0.0, 0.0, time.perf_counter() + 60.0
+        await soon(bus._node.store(state={"test/a": b"1"}))  # they did, but come no more
+        monkeypatch.setattr("tocsin.node.promptly._COMPANY", 60.0)
+        promptly._not_before, promptly._between, promptly._last = 0.0, 1e9, 0.0
+        await soon(bus._node.store(state={"test/b": b"1"}))  # they never did
+        promptly._not_before, promptly._between, promptly._last = 0.0, 0.0, time.perf_counter()
+        waiting = bus._node.store(state={"test/c": b"1"})
+        await soon(bus.publish_many(numbered(100)))  # the thread takes what waits with a large one
+        await soon(waiting)
+        assert set(bus._node.journal.state("test/")) == {"test/a", "test/b", "test/c"}

@@ -48,6 +48,7 @@ class Committer:
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._idle = True
+        self._woken = False  # for something that is queued: it is the thread's
         self._closing = False
         self._writing = threading.Lock()
         self._writer = 0  # the thread that holds it
@@ -71,6 +72,7 @@ class Committer:
                 raise JournalError("the journal is closed", help="open it again")
             self._queue.append(request)
             if wake:
+                self._woken = True
                 self._wake_up()
 
     def _wake_up(self) -> None:
@@ -79,8 +81,12 @@ class Committer:
             self._wake.notify()
 
     def commit_here(self) -> None:
-        """Commit what is queued on this thread, unless the other was woken for it or writes: then that sees to it."""
-        if self._idle and not self._delay and self._writing.acquire(blocking=False):
+        """Commit what is queued on this thread, unless the other was woken for it or writes: then that sees to it.
+
+        The other may be awake and have nothing to write. If that were left to it, too, it would hardly ever fall asleep
+        again where much is committed, and every commit would wait for it.
+        """
+        if not self._woken and not self._delay and self._writing.acquire(blocking=False):
             try:
                 self._commit_queued()
             finally:
@@ -136,12 +142,13 @@ class Committer:
         while True:
             with self._lock:
                 while not self._queue and not self._jobs:
-                    self._idle = True
+                    self._idle, self._woken = True, False
                     self._wake.wait()
                 self._idle = False
             if self._queue and self._delay > 0 and not self._closing:
                 time.sleep(self._delay)  # more come meanwhile; a bounded wait, so a plain one
             with self._writing:
+                self._woken = False
                 self._commit_queued()
                 job = self._next_job()
                 if job is not None:
