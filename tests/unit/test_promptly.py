@@ -18,6 +18,7 @@ from tocsin.delivery.keeper import Keeper
 from tocsin.delivery.mailbox import Mailbox
 from tocsin.delivery.owners import Options
 from tocsin.errors import JournalError
+from tocsin.journal.contract import Note
 
 
 @asynccontextmanager
@@ -58,8 +59,12 @@ async def test_a_small_commit_is_made_on_the_loop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "many",
-    [numbered(65), [event(str(n), data="x" * 50_000) for n in range(4)]],
-    ids=["events", "bytes"],
+    [
+        numbered(65),
+        [event(str(n), data="x" * 50_000) for n in range(4)],
+        [event("small"), event("large", data="x" * 500_000)],
+    ],
+    ids=["events", "bytes", "small-first"],
 )
 async def test_a_large_one_is_the_threads(tmp_path: Path, many: list[Any]) -> None:
     async with watched(tmp_path) as (bus, here):
@@ -90,6 +95,18 @@ async def test_after_a_slow_commit_the_thread_does_it_for_a_while(tmp_path: Path
         assert promptly._not_before > time.perf_counter() + 0.5
         await bus.publish(event("2"))
         assert here == [True, False]
+
+
+async def test_many_notes_are_the_threads_too(tmp_path: Path) -> None:
+    async with watched(tmp_path) as (bus, _):
+        node = bus._node
+        node._promptly._not_before = 0.0
+        at: list[bool] = []
+        real, loop = node.journal._store.write, threading.get_ident()
+        node.journal._store.write = lambda draft: (at.append(threading.get_ident() == loop), real(draft))
+        await soon(node.store(notes=[Note(1, 1, "published", "me")] * 65))
+        del node.journal._store.write
+        assert at == [False]
 
 
 async def test_a_delay_for_company_is_the_threads(tmp_path: Path) -> None:

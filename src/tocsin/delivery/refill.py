@@ -7,6 +7,7 @@ found without reading the backlog.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -41,10 +42,11 @@ def look(journal: Journal, lane: Lane, levels: list[int], first: int, head: int)
     return Found(matches, head, levels)
 
 
-def sift(lane: Lane, levels: list[int], events: list[Event]) -> Found:
+def sift(lane: Lane, levels: list[int], events: Iterable[Event]) -> Found:
     """Look for the lane's events among consecutive ones that are in memory already: as many as there is time for.
 
-    It runs on the node's own thread, and a filter may be dear; at least one event is looked at.
+    It runs on the node's own thread, and a filter may be dear, or an event have to be made of its row; at least one
+    event is looked at.
     """
     every = ANY_LEVEL in levels
     matches: list[Event] = []

@@ -150,6 +150,7 @@ class Committer:
             with self._writing:
                 self._woken = False
                 self._commit_queued()
+                self._woken = self._woken or bool(self._queue)  # what one commit did not hold may be large
                 job = self._next_job()
                 if job is not None:
                     call, future = job

@@ -4,7 +4,7 @@ A delivery needs its event by offset, mostly a fresh one, which is here already.
 stretch of events around it is made, since its neighbours will be asked for next; both are kept for a while. What a scan
 has made already is lent to the window until it is asked for once. Of an event that nobody waits for only the packed row
 is here, if it came as one, and the event is made again when somebody asks after all: that takes two microseconds, and
-saves three quarters of the memory.
+more where there is more in it, and saves three quarters of the memory.
 
 Promised: `get` gives the event of an offset, from wherever it is, or None if the journal does not keep it. Memory is
 bounded: the newest events by `max_bytes`, stretches, blocks and lent events each by a quarter of it (one stretch and
@@ -18,9 +18,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import repeat
+from itertools import repeat, takewhile
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +38,8 @@ _STRETCH = 128  # events made at a time: about a millisecond
 _MOST = 256  # stretches or blocks: they are looked through one by one
 _SAMPLED = 16  # one in so many events of a commit is measured, the others are taken to be like it, and go with it
 _EVENT = 600  # bytes of an event with its texts and times, and its entries here
-_ROW = 200  # bytes of a packed row's object, and its entries here
+_ROW = 260  # bytes of a packed row's object, and its entries here
+_GROUP = 200  # bytes of what is noted of a few events together
 _SIZES: dict[type, int] = {bool: 0, type(None): 0, int: 32, float: 24}
 
 NO_ROWS: Mapping[int, bytes] = MappingProxyType({})
@@ -61,7 +62,7 @@ class HotWindow:
         self._lock = threading.Lock()
         self._events: dict[int, Event] = {}
         self._rows: dict[int, bytes] = {}
-        self._arrived: dict[int, datetime | None] = {}  # of those that are here as rows only
+        self._arrived: dict[int, datetime] = {}  # of those that are here as rows only
         self._sizes: deque[tuple[list[int], int]] = deque()  # offsets of a few events, and what they take
         self._bytes = 0
         self._lent: dict[int, Event] = {}
@@ -102,7 +103,7 @@ class HotWindow:
                     if is_awaited or offset not in rows:
                         self._events[offset] = event  # type: ignore[index]
                     else:
-                        self._arrived[offset] = event.arrived  # type: ignore[index]
+                        self._arrived[offset] = event.arrived  # type: ignore[index,assignment]
             self._rows.update(rows)
             for start in range(0, len(fresh), _SAMPLED):  # looking into every payload would take longer than matching
                 group = offsets[start : start + _SAMPLED]
@@ -113,11 +114,15 @@ class HotWindow:
                 self._pop()
 
     def _size_of(self, group: list[int], first: Event) -> int:
-        """About what a few events take, of which the first is at hand."""
-        row = self._rows.get(group[0])
-        size = len(group) * (_ROW + len(row)) if row is not None else 0
+        """About what a few events take: their rows, and events like the first, larger where their rows are."""
+        lengths = [len(row) for row in map(self._rows.get, group) if row is not None]
+        size = _GROUP + _ROW * len(lengths) + sum(lengths) if lengths else 0
         events = sum(map(self._events.__contains__, group))
-        return size + events * size_of(first) if events else size
+        if events:
+            size += events * size_of(first)
+            if lengths:  # a stranger may have sent a small one first
+                size += 2 * max(0, sum(lengths) - len(lengths) * len(self._rows.get(group[0], b"")))
+        return size
 
     def _pop(self) -> None:
         group, size = self._sizes.popleft()
@@ -135,11 +140,13 @@ class HotWindow:
         Raises:
             JournalDamagedError: its block cannot be read.
         """
-        event = self.held(offset)
+        event = self._events.get(offset)
+        if event is None and (event := self._lent.pop(offset, None)) is not None:
+            return event
+        if event is None:
+            event = self._unpacked(offset)
         if event is not None:
             self._hits += 1  # a lost count between threads does no harm
-            return event
-        if (event := self._lent.pop(offset, None)) is not None:
             return event
         self._misses += 1
         stretch = self._stretch(offset)
@@ -168,31 +175,31 @@ class HotWindow:
 
     def held(self, offset: int) -> Event | None:
         """Return the event at an offset, if it is among the newest."""
-        event = self._events.get(offset)
-        if event is None and offset in self._arrived:
-            row = self._rows.get(offset)
-            if row is not None:  # else it went just now
-                return rowed.read(row, offset, self._arrived.get(offset))
-        return event
+        return self._events.get(offset) or self._unpacked(offset)
 
-    def held_many(self, offsets: Iterable[int]) -> list[Event] | None:
-        """Return the events of several offsets, if all of them are among the newest."""
+    def recent(self, first: int, last: int) -> list[Event] | None:
+        """Return the events of a range, if all of them are among the newest."""
         found = []
-        for offset in offsets:
+        for offset in range(first, last + 1):
             event = self.held(offset)
             if event is None:
                 return None
             found.append(event)
         return found
 
-    def recent(self, first: int, last: int) -> list[Event] | None:
-        """Return the events of a range, if all of them are among the newest."""
-        if last >= first and not self._is_held(first):  # what is lacking is mostly the oldest
-            return None
-        return self.held_many(range(first, last + 1))
+    def following(self, first: int, last: int) -> Iterator[Event] | None:
+        """The events of a range as far as they are among the newest, one by one; None: not even the first is.
 
-    def _is_held(self, offset: int) -> bool:
-        return offset in self._events or offset in self._arrived
+        Each is made when it is asked for: who takes them on a loop need not take more than there is time for.
+        """
+        if first not in self._events and first not in self._arrived:
+            return None
+        return takewhile(lambda event: event is not None, map(self.held, range(first, last + 1)))  # type: ignore[arg-type]
+
+    def _unpacked(self, offset: int) -> Event | None:
+        """The event of a row that is here. Another thread may take it away meanwhile: then there is none."""
+        arrived, row = self._arrived.get(offset), self._rows.get(offset)
+        return rowed.read(row, offset, arrived) if arrived is not None and row is not None else None
 
     def drop(self, before: int) -> None:
         """Let go of everything below an offset: it was trimmed."""

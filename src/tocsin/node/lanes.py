@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tocsin.delivery import refill
@@ -224,16 +225,25 @@ class OpenLanes:
             if key in self._elsewhere:
                 self._fall_back(key)
         self._reach.upto = max(self._reach.upto, last)
+        held = cache(self._window.held)  # several lanes may want one event, and it may have to be made
         for key in list(self._behind):
-            self._take_matched(key, self._elsewhere[key] <= version, first, last, found.get(key, ()))
+            self._take_matched(key, self._elsewhere[key] <= version, first, last, found.get(key, ()), held)
 
-    def _take_matched(self, key: str, is_known: bool, first: int, last: int, offsets: Sequence[int]) -> None:
+    def _take_matched(
+        self,
+        key: str,
+        is_known: bool,
+        first: int,
+        last: int,
+        offsets: Sequence[int],
+        held: Callable[[int], Event | None],
+    ) -> None:
         """What a stretch has for a lane that is not abreast, or was until now."""
         mailbox, lane = self._targets[key]
         if not is_known or not lane.pass_by(first, offsets[0] - 1 if offsets else last):
             self.refill_later(key)  # it lacks more than this stretch
-        elif offsets and (recent := self._window.held_many(offsets)) is not None:
-            seen = [event for event in recent if lane.may_see(event)]
+        elif offsets and None not in (recent := [held(offset) for offset in offsets]):
+            seen = [event for event in recent if event is not None and lane.may_see(event)]
             refill.apply(mailbox, lane, refill.Found(seen, last, list(lane.levels)), NEVER)
             self.wake(key)
         elif offsets:
@@ -306,15 +316,14 @@ class OpenLanes:
             while (target := self._targets.get(key)) is not None and (levels := self._lacks(key)):
                 mailbox, lane = target
                 first, head = lane.scan_from(levels), self._end_of(mailbox, lane)
-                recent = self._window.recent(first, min(head, first + _RECENT)) if first <= head else []
-                if recent:
-                    await asyncio.sleep(0)
-                    found = refill.sift(lane, levels, recent)
-                elif first <= head:
-                    found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, head)
-                    self._window.lend(found.matches)
-                else:
+                if first > head:
                     found = refill.Found([], head, levels)
+                elif self._window.following(first, first) is not None:
+                    await asyncio.sleep(0)
+                    found = self._sifted(lane, levels, first, head)
+                else:
+                    found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, head)
+                self._window.lend(found.matches)  # what was made for this need not be made again to be delivered
                 if self._targets.get(key) != target:
                     return
                 refill.apply(mailbox, lane, found, NEVER if key in self._elsewhere else self._head())
@@ -326,6 +335,11 @@ class OpenLanes:
             self.wake(key)
         finally:
             self._refills.pop(key, None)
+
+    def _sifted(self, lane: Lane, levels: list[int], first: int, head: int) -> refill.Found:
+        """What the newest events have for a lane, as far as there is time; nothing, if they have just left memory."""
+        recent = self._window.following(first, min(head, first + _RECENT))
+        return refill.sift(lane, levels, recent) if recent is not None else refill.Found([], first - 1, levels)
 
     async def refilled(self, key: str) -> None:
         """Wait until a lane has been looked after. Raises what prevented it."""

@@ -26,7 +26,7 @@ from tocsin.journal.window import size_of
 
 __all__ = ["Promptly"]
 
-_FEW = 64  # events and states that are committed in one turn
+_FEW = 64  # events, states and notes that are committed in one turn
 _SMALL = 128 * 1024  # bytes of them, about
 _QUICK = 0.002  # seconds a commit may take
 _SHARE = 100  # times as long as one took that took longer, nothing is committed here
@@ -41,7 +41,7 @@ class Promptly:
         self._journal, self._heard = journal, heard
         self._loop = asyncio.get_running_loop()
         self._is_due = False
-        self._count = self._size = 0  # submitted since it is due: events and states, and bytes
+        self._count = self._size = 0  # submitted since it is due: how many, and bytes
         self._not_before = 0.0
         self._waiting: asyncio.TimerHandle | None = None  # what is due holds no events, and waits for some
         self._last = 0.0  # when some came, …
@@ -53,7 +53,7 @@ class Promptly:
         """Submit a request. Raises JournalError if the journal is closed."""
         if not self._is_due:
             self._count = self._size = 0
-        self._count += len(request.events) + len(request.state)
+        self._count += len(request.events) + len(request.state) + len(request.notes)
         is_small = self._count <= _FEW
         if is_small:
             self._size += _size_of(request)
@@ -95,10 +95,11 @@ class Promptly:
 
 
 def _size_of(request: Request) -> int:
-    """About as many bytes as a request stores; events that come together are taken to be alike."""
+    """About as many bytes as a request of a few events stores."""
     events, size = request.events, sum(len(value or b"") for value in request.state.values())
     if isinstance(events, PackedEvents):  # they are not looked at before it is known that they are to be stored
         return size + sum(chunk.size for chunk in events.chunks)
     if isinstance(events, Rowed):
-        return size + sum(len(row.data or b"") for row in events.rows)
-    return size + (len(events) * size_of(events[0]) if events else 0)
+        rows = zip(events, events.rows, strict=True)
+        return size + sum(size_of(event) if row.attributes else len(row.data or b"") for event, row in rows)
+    return size + sum(map(size_of, events))
