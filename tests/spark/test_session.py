@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.pipeline.plant import until
 from tests.processes import below, lives
 from tocsin.errors import SessionError
 
@@ -104,6 +106,16 @@ def test_a_python_data_source_can_be_asked_again_after_its_worker_died(spark: An
         seen |= processes
         for process in processes:
             os.kill(process, signal.SIGKILL)
+        for process in processes:
+            until(partial(_is_gone, process), "it is gone: Spark asks once whether a worker lives, and a zombie does")
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def test_asking_again_gives_the_session_that_runs(spark: Any) -> None:
