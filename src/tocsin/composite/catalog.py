@@ -22,7 +22,7 @@ from itertools import chain, count
 import msgspec
 
 from tocsin.composite.expression import Definition, is_timed, leaves
-from tocsin.composite.graph import Graph, compile_graph, nodes_of
+from tocsin.composite.graph import Graph, compile_graph, nodes_of, undefined
 from tocsin.errors import DefinitionError
 
 __all__ = ["REHEARSAL", "Catalog"]
@@ -99,9 +99,7 @@ class Catalog:
             DefinitionError: there is no such definition, or others are made of it.
         """
         if name not in self.definitions:
-            raise DefinitionError(
-                f"there is no definition {name}", field="name", help="see definitions(), or: tocsin definitions"
-            )
+            raise undefined(name)
         users = [
             other.name
             for other in self.definitions.values()

@@ -26,7 +26,7 @@ from tocsin.composite.engine import Detection, Engine
 from tocsin.composite.explain import Explanation, explain
 from tocsin.composite.expression import Definition, leaves, same
 from tocsin.composite.feeding import feed_rows
-from tocsin.composite.graph import Graph, LeafNode, OperationNode
+from tocsin.composite.graph import Graph, LeafNode, OperationNode, undefined
 from tocsin.composite.keys import Key
 from tocsin.composite.language import parse
 from tocsin.composite.leaves import CLOCK, SOURCE
@@ -333,9 +333,7 @@ class Detector:
         """
         names = list(self._catalog.definitions)
         if name not in names:
-            raise DefinitionError(
-                f"there is no definition {name}", field="name", help="see definitions(), or: tocsin definitions"
-            )
+            raise undefined(name)
         return waiting(self.graph, self._state.cells, names.index(name), limit)
 
     def draw(self, format: str = "text", definitions: Sequence[str] | None = None, *, figures: bool = False) -> str:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tocsin.composite.graph import Graph, OperationNode
+from tocsin.composite.graph import Graph, OperationNode, undefined
 from tocsin.composite.layers import Placed, Size, layout, wide, wrapped
 from tocsin.composite.printer import print_duration
 from tocsin.composite.walk import below, constituents, node_text, role_names, roots
@@ -86,9 +86,7 @@ def draw(
     names = [definition.name for definition in graph.definitions]
     for name in definitions or ():
         if name not in names:
-            raise DefinitionError(
-                f"there is no definition {name}", field="definitions", help="see definitions(), or: tocsin definitions"
-            )
+            raise undefined(name, "definitions")
     chosen = [number for number, name in enumerate(names) if definitions is None or name in definitions]
     if format == "text":
         return "\n".join(_Tree(graph, chosen, figures or {}).lines())

@@ -25,7 +25,18 @@ from tocsin.composite.where import Needs, accepting, needs_of
 from tocsin.composite.windows import POOLS, Rules
 from tocsin.errors import DefinitionError
 
-__all__ = ["Graph", "LeafNode", "Link", "Node", "OperationNode", "TimeNode", "compile_graph", "leaves_of", "nodes_of"]
+__all__ = [
+    "Graph",
+    "LeafNode",
+    "Link",
+    "Node",
+    "OperationNode",
+    "TimeNode",
+    "compile_graph",
+    "leaves_of",
+    "nodes_of",
+    "undefined",
+]
 
 
 class Link(NamedTuple):
@@ -298,6 +309,13 @@ class _Builder:
             make = made.pop("make")
             nodes.append(make(**made, links=tuple(links), outputs=tuple(outputs)))
         return tuple(nodes)
+
+
+def undefined(name: str, field: str = "name") -> DefinitionError:
+    """The error for a name that no definition has."""
+    return DefinitionError(
+        f"there is no definition {name}", field=field, help="see definitions(), or: tocsin definitions"
+    )
 
 
 def _identity(*facts: str) -> str:

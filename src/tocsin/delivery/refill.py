@@ -46,7 +46,7 @@ def sift(lane: Lane, levels: list[int], events: Iterable[Event]) -> Found:
     """Look for the lane's events among consecutive ones that are in memory already: as many as there is time for.
 
     It runs on the node's own thread, and a filter may be dear, or an event have to be made of its row; at least one
-    event is looked at.
+    event is looked at, if there is any.
     """
     every = ANY_LEVEL in levels
     matches: list[Event] = []

@@ -318,9 +318,9 @@ class OpenLanes:
                 first, head = lane.scan_from(levels), self._end_of(mailbox, lane)
                 if first > head:
                     found = refill.Found([], head, levels)
-                elif self._window.following(first, first) is not None:
-                    await asyncio.sleep(0)
-                    found = self._sifted(lane, levels, first, head)
+                elif (recent := self._window.following(first, min(head, first + _RECENT))) is not None:
+                    await asyncio.sleep(0)  # if they leave memory meanwhile, nothing is looked through
+                    found = refill.sift(lane, levels, recent)
                 else:
                     found = await asyncio.to_thread(refill.look, self._journal, lane, levels, first, head)
                 self._window.lend(found.matches)  # what was made for this need not be made again to be delivered
@@ -335,11 +335,6 @@ class OpenLanes:
             self.wake(key)
         finally:
             self._refills.pop(key, None)
-
-    def _sifted(self, lane: Lane, levels: list[int], first: int, head: int) -> refill.Found:
-        """What the newest events have for a lane, as far as there is time; nothing, if they have just left memory."""
-        recent = self._window.following(first, min(head, first + _RECENT))
-        return refill.sift(lane, levels, recent) if recent is not None else refill.Found([], first - 1, levels)
 
     async def refilled(self, key: str) -> None:
         """Wait until a lane has been looked after. Raises what prevented it."""
