@@ -120,7 +120,10 @@ class Mailbox(Hands):
         found: list[Item] = []
         upside_down = self._is_turn_of_lowest() if self.options.fair and not self.has_no_room(member) else False
         for level in reversed(lane.levels) if upside_down else lane.levels:
-            while not self.has_no_room(member) and (item := self._next(lane, level)) is not None:
+            queue = lane.queues[level]  # mostly empty, as is what comes again: then nothing else is asked
+            while (queue or self.again) and not self.has_no_room(member):
+                if (item := self._next(lane, level)) is None:
+                    break
                 if (other := self.flying.get(item.offset)) is not None and other.lent:  # it may not be wanted there
                     lane.queues[level].appendleft(item.offset)
                     self.ask_back([other], holder, now)
@@ -142,9 +145,13 @@ class Mailbox(Hands):
                 found.append(item)
                 if len(found) == most or self.options.fair:
                     return found
-            if lane.is_blind(level) and not upside_down:
+            if not lane.is_live and lane.is_blind(level) and not upside_down:
                 break  # something more urgent may be there
         return found
+
+    def may_have_more(self, lane: Lane) -> bool:
+        """Might `take_many` find something? It need not, for other reasons."""
+        return bool(self.again or self.notices) or not lane.is_live or any(lane.queues)
 
     def _is_turn_of_lowest(self) -> bool:
         """A share of turns (`fair`) goes to the lowest level that has something."""

@@ -94,6 +94,11 @@ class Notices:
         self._untold |= others
         return bool(others)
 
+    @property
+    def has_news(self) -> bool:
+        """Is a handle to be told that its words are withdrawn, or asked for?"""
+        return bool(self._recalled or self._untold)
+
     def asked_of(self, holder: str) -> bool:
         """Is a handle asked to give back its words? It is told once."""
         is_asked = holder in self._untold

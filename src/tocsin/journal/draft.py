@@ -169,10 +169,10 @@ class Draft:
         arrived = max(request.arrived, self.newest)
         before = self.head
         offsets: Sequence[int] = []
-        if isinstance(request.events, PackedEvents):
-            offsets = self._take_packed(request.events, arrived)
-        elif isinstance(request.events, Rowed):
+        if isinstance(request.events, Rowed):
             offsets = self._take_rowed(request.events, request.largest, arrived)
+        elif isinstance(request.events, PackedEvents):
+            offsets = self._take_packed(request.events, arrived)
         elif request.events:
             offsets = self._take_events(request, arrived)
         if self.head > before:
@@ -326,7 +326,7 @@ class Draft:
             for (start, arrived, by), end in zip(self._runs, ends, strict=True)
             if end >= first and start <= last
         ]
-        publishers = pack_publishers((count, by) for count, _, by in runs)
+        publishers = pack_publishers([(count, by) for count, _, by in runs])
         return pack_rows(first, [(count, arrived) for count, arrived, _ in runs], packed, publishers)
 
     def _place_of_writer(self, writer: str, position: int) -> Sequence[int] | None:

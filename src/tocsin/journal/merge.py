@@ -14,9 +14,7 @@ Not promised: when. A damaged block is left as it is, for `check` to find, and b
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -166,8 +164,8 @@ class Merger:
             self._thread.join()
 
     def _work(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # Linux has a priority per thread; elsewhere it is no harm
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        # At the usual priority. A lower one, which Linux has for each thread, is no kindness: this has the interpreter
+        # while it works, and if it does not get a core, all others wait for it. Delays of 70 ms were seen.
         while not self._closing.is_set():
             self._wake.wait()
             self._wake.clear()

@@ -36,7 +36,7 @@ __all__ = ["HotWindow", "size_of"]
 MAX_BYTES = 64 << 20
 _STRETCH = 128  # events made at a time: about a millisecond
 _MOST = 256  # stretches or blocks: they are looked through one by one
-_SAMPLED = 16  # one in so many events of a commit is measured, the others are taken to be like it, and go with it
+_SAMPLED = 16  # one in so many events is measured; the others are taken to be like it, and those of a commit go with it
 _EVENT = 600  # bytes of an event with its texts and times, and its entries here
 _ROW = 260  # bytes of a packed row's object, and its entries here
 _GROUP = 200  # bytes of what is noted of a few events together
@@ -65,6 +65,8 @@ class HotWindow:
         self._arrived: dict[int, datetime] = {}  # of those that are here as rows only
         self._sizes: deque[tuple[list[int], int]] = deque()  # offsets of a few events, and what they take
         self._bytes = 0
+        self._measured = (0, 0)  # what an event takes that came with its row, and the bytes of that, …
+        self._until_next = 0  # … and how many are taken to be like it
         self._lent: dict[int, Event] = {}
         self._lent_sizes: deque[tuple[int, int]] = deque()
         self._lent_bytes = 0
@@ -116,12 +118,17 @@ class HotWindow:
     def _size_of(self, group: list[int], first: Event) -> int:
         """About what a few events take: their rows, and events like the first, larger where their rows are."""
         lengths = [len(row) for row in map(self._rows.get, group) if row is not None]
-        size = _GROUP + _ROW * len(lengths) + sum(lengths) if lengths else 0
         events = sum(map(self._events.__contains__, group))
+        if not lengths:
+            return events * size_of(first) if events else 0
+        size = _GROUP + _ROW * len(lengths) + sum(lengths)
         if events:
-            size += events * size_of(first)
-            if lengths:  # a stranger may have sent a small one first
-                size += 2 * max(0, sum(lengths) - len(lengths) * len(self._rows.get(group[0], b"")))
+            self._until_next -= len(group)
+            if self._until_next < 0:
+                self._measured = size_of(first), len(self._rows.get(group[0], b""))
+                self._until_next = _SAMPLED
+            each, length = self._measured
+            size += events * each + 2 * max(0, sum(lengths) - len(lengths) * length)  # a small one may have come first
         return size
 
     def _pop(self) -> None:

@@ -84,6 +84,12 @@ class SubscriptionPump:
         handle.lends = ahead
         handle.on_wake, handle.on_turn = wake, self._take_turn
 
+    @property
+    def has_window(self) -> bool:
+        """May more be out than is already?"""
+        mailbox = self.handle.mailbox
+        return self.credit > 0 and mailbox.in_flight_of.get(self.handle.consumer, 0) < mailbox.options.max_in_flight
+
     def want(self) -> None:
         """Somebody waits there, and has nothing."""
         self.handle.hungry = True
@@ -117,6 +123,8 @@ class SubscriptionPump:
                 self._outgoing.put(Trouble(self._sub, to_wire(error)))
                 break
             handle.hungry = False
+            if not handle.mailbox.may_have_more(handle.lane):
+                break
         if items and self._at_once > 1:
             self._at_once = max(2, min(_AT_ONCE, FULL * len(items) // (4 * size)))
         if items:
@@ -167,8 +175,7 @@ class SubscriptionPump:
         handle = self.handle
         mailbox, lane = handle.mailbox, handle.lane
         options = mailbox.options
-        has_window = mailbox.in_flight_of.get(handle.consumer, 0) < options.max_in_flight
-        if not self._numbers or options.order != "priority" or options.fair or (self.credit and has_window):
+        if not self._numbers or options.order != "priority" or options.fair or self.has_window:
             return
         lent = [self._out[number] for number in self._numbers.values()]
         lowest = min(each.item.level for each in lent)
@@ -187,6 +194,8 @@ class SubscriptionPump:
     def tell_recalled(self) -> None:
         """Say what must not be handed out any more, and what is asked back."""
         mailbox, member = self.handle.mailbox, self.handle.member
+        if not (mailbox.recalled or mailbox.asked or mailbox.notices.has_news):  # nearly always
+            return
         numbers = [self._words.popleft() for _ in range(mailbox.notices.recalled_from(member)) if self._words]
         if offsets := mailbox.recalled_from(member):
             numbers += [number for offset in offsets if (number := self._numbers.pop(offset, 0))]

@@ -26,9 +26,9 @@ __all__ = ["Streams"]
 
 P = TypeVar("P", bound=Pump)
 _OPTIONS = Options.__struct_fields__
-# What was settled makes room for more. Who has settled waits for the answer, and mostly has something else to do then:
-# it is sent before what is next, if it is stored at once. Turns of the loop until then: the keeper writes, the node
-# commits, the keeper hears of it, the answer is made, and written. Nothing but speed depends on it.
+# What was settled in a window that was shut makes room for more. Who has settled then waits for the answer, and mostly
+# has something else to do: it is sent before what is next, if it is stored at once. Turns of the loop until then: the
+# keeper writes, the node commits, the keeper hears of it, the answer is made, and written. Only speed depends on it.
 _ANSWER_FIRST = 5
 _KEPT_CLOSED = 64  # closed subscriptions whose deliveries may still be settled
 
@@ -172,7 +172,7 @@ class Streams:
     def _settle_now(self, pump: SubscriptionPump, numbers: list[int]) -> set[asyncio.Future[None]]:
         """Settle in memory, all or none; returns what says that it is stored."""
         deliveries = pump.to_settle(numbers)
-        if not self._is_held:  # else who settles all the time would get nothing new
+        if not self._is_held and not pump.has_window:  # once: else who settles all the time would get nothing new
             self._is_held, self._turns = True, _ANSWER_FIRST
         try:
             stored = self._node.post.settle_now(deliveries)
@@ -269,5 +269,6 @@ class Streams:
         if self._stopped:
             return
         more = [pump.push() for pump in list(self._pumps.values())]
+        self.outgoing.flush()  # now: what else is done in this turn is not what somebody waits for
         if any(more):
             self.push_soon()

@@ -2,9 +2,10 @@
 
 A commit of a few events to a quick disk takes a third of a millisecond. Waking a thread for it, which must then win the
 interpreter back from the loop that has woken it, takes longer, and costs both of them. So what comes in one turn of the
-loop is committed at its end, by the loop. That stops everything else for as long as the disk takes: a commit that takes
-long is followed by a time in which the journal's own thread does it, so that the loop stands still for one hundredth of
-the time at most. Large commits are always the thread's: it works while the loop reads on. So is what need not wait for
+loop is committed at its end, by the loop. That stops everything else for as long as the disk takes, so slow commits are
+counted. For them the loop may stand still for 20 ms, which are paid back by a hundredth of the time that passes; while
+more is owed, the journal's own thread commits. One hiccup of a quick disk changes nothing; on a slow disk the thread
+does nearly all. Large commits are always the thread's: it works while the loop reads on. So is what need not wait for
 the disk.
 
 Where events come often, what holds none (a consumer's place, mostly) waits a moment for the next of them, and shares
@@ -29,7 +30,9 @@ __all__ = ["Promptly"]
 _FEW = 64  # events, states and notes that are committed in one turn
 _SMALL = 128 * 1024  # bytes of them, about
 _QUICK = 0.002  # seconds a commit may take
-_SHARE = 100  # times as long as one took that took longer, nothing is committed here
+_SHARE = 100  # what longer ones took is paid back in so many times as long …
+_OWED = 0.02  # … and if it is more seconds than this, nothing is committed here
+_APART = 0.2  # seconds that nothing is committed here after something large
 _COMPANY = 0.002  # seconds that what holds no events waits for some, where they come more often than that
 
 
@@ -42,7 +45,8 @@ class Promptly:
         self._loop = asyncio.get_running_loop()
         self._is_due = False
         self._count = self._size = 0  # submitted since it is due: how many, and bytes
-        self._not_before = 0.0
+        self._not_before = 0.0  # something large came
+        self._paid_at = 0.0  # when nothing is owed for slow commits
         self._waiting: asyncio.TimerHandle | None = None  # what is due holds no events, and waits for some
         self._last = 0.0  # when some came, …
         self._between = 1.0  # … and how many seconds lie between, lately
@@ -59,11 +63,15 @@ class Promptly:
             self._size += _size_of(request)
             is_small = self._size <= _SMALL
         if request.durable and not is_small:  # small ones that come with large ones share their commits
-            self._not_before = max(self._not_before, perf_counter() + _SHARE * _QUICK)
-        is_ours = request.durable and is_small and (self._is_due or perf_counter() >= self._not_before)
+            self._not_before = perf_counter() + _APART
+        is_ours = request.durable and is_small and (self._is_due or self._may_commit())
         self._journal().submit(request, wake=not is_ours)  # once woken, the thread takes all that came before, too
         if is_ours:
             self._commit_soon(has_events=bool(request.events))
+
+    def _may_commit(self) -> bool:
+        now = perf_counter()
+        return now >= self._not_before and self._paid_at - now <= _SHARE * _OWED
 
     def _commit_soon(self, *, has_events: bool) -> None:
         now = perf_counter()
@@ -90,16 +98,17 @@ class Promptly:
             self.is_committing = False
         took = perf_counter() - began
         if took > _QUICK:
-            self._not_before = began + _SHARE * took
+            self._paid_at = max(self._paid_at, began) + _SHARE * took
         self._heard()
 
 
 def _size_of(request: Request) -> int:
     """About as many bytes as a request of a few events stores."""
-    events, size = request.events, sum(len(value or b"") for value in request.state.values())
-    if isinstance(events, PackedEvents):  # they are not looked at before it is known that they are to be stored
-        return size + sum(chunk.size for chunk in events.chunks)
+    events, state = request.events, request.state
+    size = sum([len(value or b"") for value in state.values()]) if state else 0
     if isinstance(events, Rowed):
         rows = zip(events, events.rows, strict=True)
-        return size + sum(size_of(event) if row.attributes else len(row.data or b"") for event, row in rows)
+        return size + sum([size_of(event) if row.attributes else len(row.data or b"") for event, row in rows])
+    if isinstance(events, PackedEvents):  # they are not looked at before it is known that they are to be stored
+        return size + sum(chunk.size for chunk in events.chunks)
     return size + sum(map(size_of, events))

@@ -129,8 +129,9 @@ class Watcher:
         return self.detector.twin() if self.detector is not None else Detector()
 
     def hear(self) -> None:
-        """Events were committed."""
-        self._wake.set()
+        """Events were committed, or something else has changed. It costs nothing while nothing is defined."""
+        if self.detector is not None:
+            self._wake.set()
 
     async def run(self) -> None:
         """Detect for ever."""

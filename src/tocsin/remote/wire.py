@@ -25,6 +25,7 @@ from websockets.typing import Subprotocol
 from tocsin.errors import NetworkError, OverloadError, ProtocolError, ReplacedError, TocsinError
 from tocsin.net import frames
 from tocsin.net.faults import from_wire
+from tocsin.net.framing import Splitter, framed
 from tocsin.net.protocol import BROKEN, MSGPACK
 from tocsin.remote.credentials import Credentials
 
@@ -50,6 +51,17 @@ class Socket(ClientConnection):
     """Gets every message, once it is set."""
 
     _parts: tuple[bytes, ...] = ()
+    _splitter: Splitter | None = None  # if it is known where frames begin
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if self._splitter is not None:
+            self._splitter.feed(data, self.take, super().data_received, None)
+            return
+        is_head = self.response is None
+        super().data_received(data)
+        if is_head and self.response is not None and data.endswith(b"\r\n\r\n"):  # else frames came with it
+            self._splitter = Splitter(masked=False)
 
     def process_event(self, event: Event) -> None:
         """See `ClientConnection`."""
@@ -66,9 +78,7 @@ class Socket(ClientConnection):
     def write(self, messages: Iterable[bytes]) -> None:
         """Write messages, without waiting for room."""
         if self.protocol.state is State.OPEN:
-            for message in messages:
-                self.protocol.send_binary(message)
-            self.transport.write(b"".join(self.protocol.data_to_send()))
+            self.transport.write(framed(messages, binary=True, masked=True))
 
 
 @asynccontextmanager

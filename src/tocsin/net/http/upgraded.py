@@ -2,7 +2,8 @@
 
 ASGI hands over one message at a time, through a queue, to a task that must wake up for it, and sends one at a time.
 Here whoever has upgraded a connection may have messages handed to it as they are read, and write many at once; that is
-half of what a small message costs. Opening and closing stay ASGI's.
+half of what a small message costs. Nor does the library see those of the usual kind (see `framing`). Opening, closing
+and everything unusual stay theirs.
 
 Bounds: the head has smaller limits than a request's, who has not been let in yet sends little at a time, and who does
 not read is owed no answers to its pings.
@@ -18,6 +19,7 @@ from starlette.types import Scope
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tocsin.errors import ProtocolError
+from tocsin.net.framing import Splitter, framed
 from tocsin.net.http.wire import WIRE, Wire, say
 
 __all__ = ["FIRST", "Upgraded", "UpgradedWire", "upgraded"]
@@ -39,6 +41,7 @@ class Upgraded(WebSocketsSansIOProtocol):
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         self.conn.max_message_size = FIRST
+        self._splitter = Splitter(masked=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -53,8 +56,12 @@ class Upgraded(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        super().data_received(data)
-        if self.conn.handshake_exc is not None and not self.handshake_initiated and not self.transport.is_closing():
+        if self.handshake_initiated:
+            take = self._hand_over if self.take is not None else None
+            self._splitter.feed(data, take, super().data_received, self.conn.max_message_size)
+            return
+        super().data_received(data)  # the head, and nothing else: uvicorn has read it before
+        if self.conn.handshake_exc is not None and not self.transport.is_closing():
             # A head that HTTP takes and WebSocket does not; uvicorn would say nothing, and wait for ever.
             say(self.transport, 400, ProtocolError("this is no head of a WebSocket", help="see RFC 6455"))
 
@@ -99,10 +106,14 @@ class Upgraded(WebSocketsSansIOProtocol):
             self.handle_parser_exception()
         elif self.take is None:
             super().send_receive_event_to_app()
-        elif not self.close_sent:
+        else:
             data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
             self.frames = []
-            self.take(data if self.curr_msg_data_type == "bytes" else data.decode())
+            self._hand_over(data if self.curr_msg_data_type == "bytes" else data.decode())
+
+    def _hand_over(self, message: bytes | str) -> None:
+        if self.take is not None and not self.close_sent:  # else what came before this one was the end
+            self.take(message)
 
 
 class UpgradedWire(Wire):
@@ -158,10 +169,7 @@ class UpgradedWire(Wire):
         protocol = self._protocol
         if protocol.disconnected or protocol.close_sent or protocol.conn.state.name != "OPEN":
             raise ConnectionError("it is closed")
-        send = protocol.conn.send_binary if binary else protocol.conn.send_text
-        for message in messages:
-            send(message)
-        protocol.transport.write(b"".join(protocol.conn.data_to_send()))
+        protocol.transport.write(framed(messages, binary=binary, masked=False))
 
 
 def upgraded(scope: Scope) -> UpgradedWire:
