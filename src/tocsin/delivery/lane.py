@@ -231,6 +231,8 @@ class Lane:
         """The frontier of each level."""
         if self._stood is not None:
             return self._stood
+        if self.is_live and not any(self.queues) and not self.record.ended:  # it is abreast, and all is handed out
+            return dict.fromkeys(self.levels, head)
         found = {level: self.frontier(level, head) for level in self.levels}
         if self.record.ended:
             self._stood = found
