@@ -15,7 +15,7 @@ of them, and no object for each.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,10 +25,10 @@ from tocsin.clock import as_datetime
 from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, shown
 from tocsin.composite.leaves import SOURCE
-from tocsin.composite.occurrence import Occurrence
+from tocsin.composite.occurrence import Occurrence, Part
 from tocsin.model import CLASSIFICATION, Event, time_text
 
-__all__ = ["Derived", "Deriver", "begun", "deriver"]
+__all__ = ["Derived", "Deriver", "PairKey", "Told", "begun", "deriver"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _write = msgspec.json.Encoder().encode
@@ -56,6 +56,10 @@ class _Data(msgspec.Struct, gc=False):
     key: msgspec.Raw
 
 
+Told = tuple[str, str, int, int, bytes | None, int, bytes]
+"""A derived event: what the columns of `Derived` hold, in their order."""
+
+
 class Derived:
     """Derived events in columns, in the order they were found."""
 
@@ -79,6 +83,28 @@ class Derived:
     def __len__(self) -> int:
         """How many there are."""
         return len(self.ids)
+
+    def extend(self, told: Sequence[Told]) -> None:
+        """Add several."""
+        if told:
+            columns = (self.ids, self.types, self.times, self.ends, self.keys, self.levels, self.data)
+            for column, values in zip(columns, zip(*told, strict=True), strict=True):
+                column.extend(values)  # type: ignore[arg-type]
+
+
+class PairKey:
+    """A key as what is told with it wants it: made when something is told."""
+
+    __slots__ = ("_by", "_key", "packed", "text")
+
+    def __init__(self, by: tuple[str, ...], key: Key) -> None:
+        """Take fields and values; there must be some."""
+        self._by, self._key = by, key
+        self.text = self.packed = b""
+
+    def ready(self) -> None:
+        """Make JSON and MessagePack of it."""
+        self.text, self.packed = _write(shown(self._by, self._key)), _encode(self._key)
 
 
 def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
@@ -139,6 +165,25 @@ class Deriver:
         derived.levels.append(level)
         derived.data.append(_write(_Data(parts, text)))
         return True
+
+    def pair(self, key: PairKey, opener: Part, closer: Part) -> Told:
+        """What is told of two events: the same as of an occurrence that has these parts, in less time."""
+        if not key.text:
+            key.ready()
+        made = self._begun.copy()
+        named = _encode(((opener.source, opener.id), (closer.source, closer.id)))
+        made.update(b"%b%b\x90\x90" % (key.packed, named))  # neither ticks nor instants
+        first = _Part(opener.name or "e1", opener.offset, opener.id, opener.source)  # type: ignore[arg-type]
+        second = _Part(closer.name or "e2", closer.offset, closer.id, closer.source)  # type: ignore[arg-type]
+        return (
+            made.hexdigest(),
+            self.name,
+            closer.time,
+            closer.offset,  # type: ignore[return-value]
+            key.text,
+            max(opener.level, closer.level),
+            _write(_Data([first, second], msgspec.Raw(key.text))),
+        )
 
     def _told(
         self, key: Key, occurrence: Occurrence, part_of: Callable[..., Any], tick_of: Callable[..., Any]

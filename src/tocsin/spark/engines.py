@@ -39,6 +39,8 @@ UNUSED = 600.0
 """Seconds after which one is given up that nobody has asked for."""
 TOLD = 10_000
 """Detections that are handed to Spark together."""
+TOGETHER = 16 << 20
+"""Bytes of chunks that an engine takes at once, where it is fed key by key."""
 _VERSION = 1
 
 
@@ -64,7 +66,10 @@ def feed(engine: Engine, chunks: Iterable[Chunk], above: int = 0, upto: Moment |
     """
     derived = Derived()
     with uncollected():  # many events and windows are made, and none leads back to itself
-        for together in _apart(chunks):
+        groups = _apart(chunks)
+        if upto is None and engine.detector.is_apart:
+            groups = _joined(groups)
+        for together in groups:
             _feed(engine, together, above, None if upto is None else upto.offset, derived)
     if upto is not None:  # whoever has seen the event there: timers due before it are over
         if upto.time:
@@ -100,6 +105,20 @@ def _apart(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
             groups.append([chunk])
         end = max(end, chunk.last)
     return groups
+
+
+def _joined(groups: list[list[Chunk]]) -> list[list[Chunk]]:
+    """The same, several groups together as far as memory should allow: a key's events are then at hand at once."""
+    joined: list[list[Chunk]] = []
+    size = TOGETHER
+    for group in groups:
+        more = sum(len(chunk.events or b"") for chunk in group)
+        if size + more > TOGETHER:
+            joined.append([])
+            size = 0
+        joined[-1] += group
+        size += more
+    return joined
 
 
 class Stored(msgspec.Struct, array_like=True):
