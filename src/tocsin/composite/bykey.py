@@ -1,11 +1,12 @@
 """Events in columns, key by key: for engines in which no key has to do with another.
 
-    rows ─ by key ─▶ for each key all its events, in order ─▶ pairs ─ in the order of events again ─▶ derived events
+    rows ─ by key ─▶ for each key all its events, in order ─▶ pairs of rows (`deriving.Paired`)
 
 Many definitions BY the same fields look at the same stream: then what one key holds open in all their operations is
 small, and what all keys hold is far larger than a processor's cache. In the order of events every look is at another
-key. Here a key's cells are looked up once and are at hand for all its events, and notes of what grows too old are made
-once for what is left (`agenda`).
+key. Here a key's cells are looked up once and are at hand for all its events. As long as rows are taken, an opener is
+the number of its row: only what is left open in the end becomes a part, and only for that is it noted when it will be
+too old (`agenda`).
 
 That makes no difference where every operation keeps openers that are events by themselves (`Operation.leaves`), leads
 to nothing but definitions, and has room for all openers that come: who is given up for want of room depends on all
@@ -15,12 +16,12 @@ keys. State is the same whichever way was taken, the order of cells included.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from tocsin.composite.deriving import Deriver, PairKey, Told
-from tocsin.composite.engine import Engine
+from tocsin.composite.deriving import Deriver, Paired, Pairs
+from tocsin.composite.engine import Engine, EngineLeaf
 from tocsin.composite.graph import TimeNode
 from tocsin.composite.keys import Key
 from tocsin.composite.occurrence import Part
@@ -36,13 +37,22 @@ _CLOSING = {"chronicle": _TAKES_FIRST, "continuous": _TAKES_ALL, "recent": _USES
 class _Step(NamedTuple):
     """What an event does to an operation."""
 
-    slot: int
+    place: int
     """Which operation."""
     act: int
     within: int
     """0: nothing grows too old."""
-    name: str | None
-    """What the event is called there."""
+
+
+class _Slot(NamedTuple):
+    """An operation, and what becomes of it in these rows."""
+
+    operation: Operation
+    names: tuple[str | None, str | None]
+    """What opener and closer are called."""
+    outputs: list[Pairs]
+    fresh: list[tuple[int, Key, Cell]]
+    """Cells that have come to hold something, and the row that did it."""
 
 
 class _Arrived(NamedTuple):
@@ -62,7 +72,7 @@ class _Arrived(NamedTuple):
 
 def shared_key(engine: Engine) -> tuple[str, ...]:
     """The fields that all leaves of an engine go BY, if it can be fed key by key; none: it cannot."""
-    leaves = [leaf for several in engine.leaves for leaf in several]
+    leaves = _leaves(engine, range(len(engine.leaves)))
     fields = {leaf.by for leaf in leaves}
     if len(fields) != 1 or any(leaf.outputs or leaf.needs for leaf in leaves):
         return ()
@@ -73,10 +83,8 @@ def shared_key(engine: Engine) -> tuple[str, ...]:
     return fields.pop()
 
 
-def feed_by_key(
-    engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Sequence[Deriver | None]
-) -> list[Told] | None:
-    """Take events as `feed_rows` does; returns what was detected, in order. None: that cannot be, and nothing is done.
+def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Sequence[Deriver | None]) -> Paired | None:
+    """Take events as `feed_rows` does; returns what was detected. None: that cannot be, and nothing is done.
 
     Args:
         engine: takes them.
@@ -84,99 +92,118 @@ def feed_by_key(
         rows: the events.
         derivers: by number of the definition; None: nothing is told of it.
     """
-    slots = {number: slot for slot, number in enumerate(engine.operations)}
-    operations = list(engine.operations.values())
-    numbers = [[engine.numbers[text] for text in match if text in engine.numbers] for match in rows.matches]
-    if not all(engine.is_simple_for(each) for each in numbers):
+    matches = [[engine.numbers[text] for text in match if text in engine.numbers] for match in rows.matches]
+    places = {number: slot for slot, number in enumerate(engine.operations)}
+    ways = [_way(engine, numbers, places) for numbers in matches]
+    if not all(map(engine.is_simple_for, matches)) or not _is_room(engine, ways, rows.seen):
         return None
-    ways = [_way(engine, each, slots) for each in numbers]
-    if not _is_room(operations, ways, rows.seen):
-        return None
-    arrived = _arrived(engine, rows, rows.keys[by], [len(each) for each in numbers])
-    outputs = [
-        [(number, deriver) for number in each.node.outputs if (deriver := derivers[number]) is not None]
-        for each in operations
-    ]
-    found: list[tuple[int, Told]] = []
-    fresh: list[list[tuple[int, Key, Cell]]] = [[] for _ in operations]
-    expired = [0] * len(operations)
-    times, seen, count = arrived.times, rows.seen, len(derivers)
-    offsets, ids, sources, levels = rows.offsets, rows.ids, rows.sources, rows.levels
-    gets = [each.cells.get for each in operations]
-    for key, mine in arrived.by_key.items():
+    arrived = _arrived(engine, rows, rows.keys[by], [len(numbers) for numbers in matches])
+    slots, found = _slots(engine, derivers)
+    before, count = list[Part](), len(rows.offsets)
+    paired = Paired(rows, arrived.times, before, by, list(arrived.by_key), found)
+    expired, outputs = [0] * len(slots), [slot.outputs for slot in slots]
+    times, seen, gets = arrived.times, rows.seen, [slot.operation.cells.get for slot in slots]
+    for number, (key, mine) in enumerate(arrived.by_key.items()):
         cells: dict[int, Cell] = {}
         held: dict[int, int] = {}
         since: dict[int, int] = {}
-        told = PairKey(by, key)
         for at in mine:
-            time, part = times[at], None
-            for slot, act, within, name in ways[seen[at]]:
-                cell = cells.get(slot)
+            for place, act, within in ways[seen[at]]:
+                cell = cells.get(place)
                 if cell is None:
-                    cell = cells[slot] = gets[slot](key) or []
-                    held[slot] = len(cell)
-                if within:
-                    while cell and time - cell[0].time > within:
+                    cell = cells[place] = gets[place](key) or []
+                    held[place] = len(cell)
+                if within and cell:
+                    border = times[at] - within
+                    while cell and (times[cell[0]] if cell[0].__class__ is int else cell[0].time) < border:
                         del cell[0]
-                        expired[slot] += 1
-                if not cell:
-                    if act > _REPLACES:
-                        continue
-                    since[slot] = at
-                elif act == _REPLACES:
-                    cell.clear()
+                        expired[place] += 1
+                if act <= _REPLACES:
+                    if not cell:
+                        since[place] = at
+                    elif act == _REPLACES:
+                        cell.clear()
+                    cell.append(at)
                 elif act == _CLEARS:
                     cell.clear()
-                    continue
-                if part is None or part.name != name:
-                    part = Part(name, offsets[at], ids[at], sources[at], time, None, levels[at] if levels else 0)
-                if act <= _REPLACES:
-                    cell.append(part)
-                    continue
-                used = cell[:1] if act == _TAKES_FIRST else cell[:]
-                for number, deriver in outputs[slot]:
-                    place = at * count + number
-                    if len(used) == 1:
-                        found.append((place, deriver.pair(told, used[0], part)))
-                    else:  # of several that are told by one id, the first is
-                        several: dict[str, Told] = {}
-                        for one in used:
-                            each = deriver.pair(told, one, part)
-                            several.setdefault(each[0], each)
-                        found += [(place, each) for each in several.values()]
-                if act != _USES:
-                    del cell[: len(used)]
-        _file(engine, operations, key, cells, held, since, fresh)
-    for operation, several, gone in zip(operations, fresh, expired, strict=True):
-        operation.count_expired(gone)
-        for _, key, cell in sorted(several, key=itemgetter(0)):
-            operation.cells[key] = cell
+                elif cell:
+                    if act == _TAKES_FIRST:
+                        used = [cell.pop(0)]
+                    else:
+                        used = cell[:] if len(cell) == 1 else _distinct(rows, cell)
+                        if act == _TAKES_ALL:
+                            cell.clear()
+                    for opener in used:
+                        if opener.__class__ is not int:
+                            before.append(opener)
+                            opener = count + len(before) - 1
+                        for _, _, openers, closers, keys in outputs[place]:
+                            openers.append(opener)
+                            closers.append(at)
+                            keys.append(number)
+        for place, cell in cells.items():
+            _file(engine, slots[place], paired, key, cell, held[place], since.get(place))
+    for slot, gone in zip(slots, expired, strict=True):
+        slot.operation.count_expired(gone)
+        for _, key, cell in sorted(slot.fresh, key=itemgetter(0)):
+            slot.operation.cells[key] = cell
     _settle(engine, arrived)
-    found.sort(key=itemgetter(0))
-    return [each for _, each in found]
+    return paired
 
 
-def _way(engine: Engine, numbers: Sequence[int], slots: dict[int, int]) -> tuple[_Step, ...]:
+def _slots(engine: Engine, derivers: Sequence[Deriver | None]) -> tuple[list[_Slot], list[Pairs]]:
+    """The operations, and what they detect for definitions of which something is told."""
+    names: dict[int, list[str | None]] = {number: [None, None] for number in engine.operations}
+    for leaf in _leaves(engine, range(len(engine.leaves))):
+        for operation, take, opens in leaf.targets:
+            if opens or take == operation.work.takes[-1]:
+                names[operation.number][0 if opens else 1] = leaf.name
+    slots, found = list[_Slot](), dict[int, Pairs]()
+    for number, operation in engine.operations.items():
+        first, last = names[number]
+        outputs = []
+        for definition in operation.node.outputs:
+            if (deriver := derivers[definition]) is not None:
+                found[definition] = Pairs(deriver, (first, last), [], [], [])
+                outputs.append(found[definition])
+        slots.append(_Slot(operation, (first, last), outputs, []))
+    return slots, [found[definition] for definition in sorted(found)]
+
+
+def _leaves(engine: Engine, numbers: Iterable[int]) -> list[EngineLeaf]:
+    return [leaf for number in numbers for leaf in engine.leaves[number]]
+
+
+def _distinct(rows: Rows, cell: Cell) -> Cell:
+    """Openers of which no two are told by one id: they have another source, or another id."""
+    known: dict[tuple[str, str], int | Part] = {}
+    for each in cell:
+        name = (each.source, each.id) if isinstance(each, Part) else (rows.sources[each], rows.ids[each])
+        known.setdefault(name, each)
+    return list(known.values())
+
+
+def _way(engine: Engine, numbers: Sequence[int], places: dict[int, int]) -> tuple[_Step, ...]:
     """What events of some filters do."""
     steps = []
-    for leaf in [leaf for number in numbers for leaf in engine.leaves[number]]:
+    for leaf in _leaves(engine, numbers):
         for operation, take, opens in leaf.targets:
             context = operation.node.rules.context
             if opens:
                 act = _REPLACES if context == "recent" else _OPENS
             else:
                 act = _CLOSING[context] if take == operation.work.takes[-1] else _CLEARS
-            steps.append(_Step(slots[operation.number], act, operation.within, leaf.name))
+            steps.append(_Step(places[operation.number], act, operation.within))
     return tuple(steps)
 
 
-def _is_room(operations: Sequence[Operation], ways: Sequence[tuple[_Step, ...]], seen: Sequence[int]) -> bool:
+def _is_room(engine: Engine, ways: Sequence[tuple[_Step, ...]], seen: Sequence[int]) -> bool:
     """Will no operation have more open than it may, whatever comes in which order?"""
-    more = [0] * len(operations)
+    more = [0] * len(engine.operations)
     for match, count in Counter(seen).items():
         for step in ways[match] if match != CLOCK_ROW else ():
-            more[step.slot] += count if step.act <= _REPLACES else 0
-    return all(operation.has_room(count) for operation, count in zip(operations, more, strict=True))
+            more[step.place] += count if step.act <= _REPLACES else 0
+    return all(operation.has_room(count) for operation, count in zip(engine.operations.values(), more, strict=True))
 
 
 def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequence[int]) -> _Arrived:
@@ -216,29 +243,24 @@ def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequ
     return _Arrived(by_key, times, now, advanced, fed, skipped, repeated, keyless)
 
 
-def _file(
-    engine: Engine,
-    operations: Sequence[Operation],
-    key: Key,
-    cells: dict[int, Cell],
-    held: dict[int, int],
-    since: dict[int, int],
-    fresh: list[list[tuple[int, Key, Cell]]],
-) -> None:
-    """Take note of what is left of a key; cells that were empty meanwhile are filed later, in the order of events."""
-    for slot, cell in cells.items():
-        before = held[slot]
-        if not before and not cell:
-            continue
-        operation = operations[slot]
-        operation.open += len(cell) - before
-        if before and (slot in since or not cell):
-            del operation.cells[key]
-        if cell:
-            if slot in since:
-                fresh[slot].append((since[slot], key, cell))
-            if operation.within and key not in operation.expiries:
-                engine.agenda.expect(operation, key, cell[0].time)
+def _file(engine: Engine, slot: _Slot, paired: Paired, key: Key, cell: Cell, before: int, since: int | None) -> None:
+    """Take note of what is left in a cell that held so much before, and was empty up to a row, if at all."""
+    if not before and not cell:
+        return
+    operation = slot.operation
+    operation.open += len(cell) - before
+    if before and (since is not None or not cell):
+        del operation.cells[key]
+    if not cell:
+        return
+    for place in range(len(cell) - 1, -1, -1):  # those that came now stand behind the others
+        if isinstance(cell[place], Part):
+            break
+        cell[place] = paired.part(cell[place], slot.names[0])
+    if since is not None:
+        slot.fresh.append((since, key, cell))
+    if operation.within and key not in operation.expiries:
+        engine.agenda.expect(operation, key, cell[0].time)
 
 
 def _settle(engine: Engine, arrived: _Arrived) -> None:

@@ -10,7 +10,6 @@ Not promised: anything about events that come again. What has an offset at or be
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -292,13 +291,14 @@ class Detector:
         engine = self._ready()
         if self._by_key:
             derivers = [each if each.name in emits else None for each in self._derivers]
-            told = feed_by_key(engine, self._by_key, rows, derivers)
-            if told is not None:
+            paired = feed_by_key(engine, self._by_key, rows, derivers)
+            if paired is not None:
                 detected = self._state.counts.detected
-                for name, count in Counter(each[1] for each in told).items():
-                    detected[name] = detected.get(name, 0) + count
-                derived.extend(told)
+                for each in paired.found:
+                    detected[each.deriver.name] = detected.get(each.deriver.name, 0) + len(each.closers)
+                derived.pairs.append(paired)
                 return
+        derived.settle()  # what comes now comes behind it
         feed_rows(engine, rows, self._adding(derived, emits))
 
     def _adding(self, derived: Derived, emits: Collection[str]) -> Callable[[list[Detection]], None]:

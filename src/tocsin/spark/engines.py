@@ -26,7 +26,7 @@ from tocsin.errors import DefinitionError
 from tocsin.node.placement import Moment
 from tocsin.spark.begins import Turn, mark_of
 from tocsin.spark.chunks import Chunk, rows_of, stream
-from tocsin.spark.detected import progress, to_arrow
+from tocsin.spark.detected import batches, progress
 from tocsin.spark.detecting import Division
 
 __all__ = ["Answer", "Engine", "Engines", "Stored", "Work", "division_mark", "feed", "written"]
@@ -110,10 +110,10 @@ def _apart(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
 def _joined(groups: list[list[Chunk]]) -> list[list[Chunk]]:
     """The same, several groups together as far as memory should allow: a key's events are then at hand at once."""
     joined: list[list[Chunk]] = []
-    size = TOGETHER
+    size = 0
     for group in groups:
         more = sum(len(chunk.events or b"") for chunk in group)
-        if size + more > TOGETHER:
+        if not joined or size + more > TOGETHER:
             joined.append([])
             size = 0
         joined[-1] += group
@@ -197,7 +197,7 @@ class Engines:
             known, save = turn.known(), True
             is_done = Turn.is_done(known, mark)
         self._keep(work.lineage, work.after, known, detector)
-        told = [piece for found in done for piece in _pieces(found)]
+        told = [piece for found in done for piece in _pieces(found, division.is_exact)]
         if division.is_exact and chunks:
             told.append(progress(detector, max(chunk.time for chunk in chunks)))
         snapshot = _encode(_Saved(_VERSION, known, division.filters, detector.snapshot())) if save else None
@@ -226,10 +226,9 @@ def division_mark(division: Division) -> bytes:
     return mark_of(division.schedule, division.filters)
 
 
-def _pieces(found: Derived) -> Iterator[pa.RecordBatch]:
-    if len(found):
-        whole = to_arrow(found)
-        for place in range(0, len(found), TOLD):
+def _pieces(found: Derived, is_exact: bool) -> Iterator[pa.RecordBatch]:
+    for whole in batches(found, is_exact=is_exact):
+        for place in range(0, whole.num_rows, TOLD):
             yield whole.slice(place, TOLD)
 
 
