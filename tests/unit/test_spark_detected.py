@@ -1,4 +1,4 @@
-"""Columns of what was detected: the same whether pairs are made at once or one by one, and `parts` as in the payload."""
+"""Columns of what was detected: the same whether pairs are made at once or one by one; `parts` as in the payload."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tocsin.composite.deriving import Deriver, Paired, Pairs
 from tocsin.composite.engine import Engine, EngineLeaf
@@ -29,6 +31,8 @@ from tocsin.composite.operations import Cell, Operation
 from tocsin.composite.rows import CLOCK_ROW, Rows
 
 __all__ = ["feed_by_key", "shared_key"]
+
+Array = np.ndarray[Any, Any]
 
 _OPENS, _REPLACES, _CLEARS, _TAKES_FIRST, _TAKES_ALL, _USES = range(6)
 _CLOSING = {"chronicle": _TAKES_FIRST, "continuous": _TAKES_ALL, "recent": _USES}
@@ -48,25 +52,29 @@ class _Slot(NamedTuple):
     """An operation, and what becomes of it in these rows."""
 
     operation: Operation
-    names: tuple[str | None, str | None]
-    """What opener and closer are called."""
+    opener: str | None
+    """What an opener is called."""
     outputs: list[Pairs]
     fresh: list[tuple[int, Key, Cell]]
     """Cells that have come to hold something, and the row that did it."""
 
 
 class _Arrived(NamedTuple):
-    """Rows as an engine takes them."""
+    """Rows as an engine takes them: those that somebody sees, key by key, each in order."""
 
-    by_key: dict[Key, list[int]]
-    """Their numbers."""
+    keys: list[Key]
+    borders: list[int]
+    """Where the rows of each key begin; the last is their number."""
+    order: Array
+    """Which row each is."""
+    seen: list[int]
     times: list[int]
     """When each happens: never before what has happened."""
     time: int
     advanced: int
     fed: int
-    skipped: int
     repeated: int
+    skipped: int
     keyless: int
 
 
@@ -99,15 +107,15 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
         return None
     arrived = _arrived(engine, rows, rows.keys[by], [len(numbers) for numbers in matches])
     slots, found = _slots(engine, derivers)
-    before, count = list[Part](), len(rows.offsets)
-    paired = Paired(rows, arrived.times, before, by, list(arrived.by_key), found)
     expired, outputs = [0] * len(slots), [slot.outputs for slot in slots]
-    times, seen, gets = arrived.times, rows.seen, [slot.operation.cells.get for slot in slots]
-    for number, (key, mine) in enumerate(arrived.by_key.items()):
+    times, seen, borders = arrived.times, arrived.seen, arrived.borders
+    before, count, gets = list[Part](), len(times), [slot.operation.cells.get for slot in slots]
+    left = _Left(engine, rows, arrived)
+    for number, key in enumerate(arrived.keys):
         cells: dict[int, Cell] = {}
         held: dict[int, int] = {}
         since: dict[int, int] = {}
-        for at in mine:
+        for at in range(borders[number], borders[number + 1]):
             for place, act, within in ways[seen[at]]:
                 cell = cells.get(place)
                 if cell is None:
@@ -130,7 +138,7 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
                     if act == _TAKES_FIRST:
                         used = [cell.pop(0)]
                     else:
-                        used = cell[:] if len(cell) == 1 else _distinct(rows, cell)
+                        used = cell[:] if len(cell) == 1 else left.distinct(cell)
                         if act == _TAKES_ALL:
                             cell.clear()
                     for opener in used:
@@ -142,13 +150,13 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
                             closers.append(at)
                             keys.append(number)
         for place, cell in cells.items():
-            _file(engine, slots[place], paired, key, cell, held[place], since.get(place))
+            left.file(slots[place], key, cell, held[place], since.get(place))
     for slot, gone in zip(slots, expired, strict=True):
         slot.operation.count_expired(gone)
         for _, key, cell in sorted(slot.fresh, key=itemgetter(0)):
             slot.operation.cells[key] = cell
-    _settle(engine, arrived)
-    return paired
+    _settle(engine, arrived, len(rows.offsets))
+    return Paired(rows, arrived.order, arrived.times, before, by, arrived.keys, found)
 
 
 def _slots(engine: Engine, derivers: Sequence[Deriver | None]) -> tuple[list[_Slot], list[Pairs]]:
@@ -166,21 +174,12 @@ def _slots(engine: Engine, derivers: Sequence[Deriver | None]) -> tuple[list[_Sl
             if (deriver := derivers[definition]) is not None:
                 found[definition] = Pairs(deriver, (first, last), [], [], [])
                 outputs.append(found[definition])
-        slots.append(_Slot(operation, (first, last), outputs, []))
+        slots.append(_Slot(operation, first, outputs, []))
     return slots, [found[definition] for definition in sorted(found)]
 
 
 def _leaves(engine: Engine, numbers: Iterable[int]) -> list[EngineLeaf]:
     return [leaf for number in numbers for leaf in engine.leaves[number]]
-
-
-def _distinct(rows: Rows, cell: Cell) -> Cell:
-    """Openers of which no two are told by one id: they have another source, or another id."""
-    known: dict[tuple[str, str], int | Part] = {}
-    for each in cell:
-        name = (each.source, each.id) if isinstance(each, Part) else (rows.sources[each], rows.ids[each])
-        known.setdefault(name, each)
-    return list(known.values())
 
 
 def _way(engine: Engine, numbers: Sequence[int], places: dict[int, int]) -> tuple[_Step, ...]:
@@ -207,70 +206,109 @@ def _is_room(engine: Engine, ways: Sequence[tuple[_Step, ...]], seen: Sequence[i
 
 
 def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequence[int]) -> _Arrived:
-    """Rows by key, and what time it was at each, as `Engine.pass_to` and `Engine.advance` have it."""
+    """Rows by key; `sizes`: how many filters of each match are there."""
     state = engine.state
-    now, advanced, fed = state.time, state.advanced, state.fed
-    skipped = repeated = keyless = 0
-    behind: int | None = None
-    times, by_key = list(rows.times), dict[Key, list[int]]()
-    for at, (offset, time, seen, key) in enumerate(zip(rows.offsets, rows.times, rows.seen, keys, strict=True)):
-        if offset <= fed:
-            repeated += 1
-            continue
-        fed = offset
-        if seen != CLOCK_ROW and not sizes[seen]:  # nobody sees it: it matters if nothing comes after it
-            behind = time
-            continue
-        behind = None
-        if time < now:
-            time = now
-        if time <= advanced:
-            time = advanced + 1
-        now = times[at] = time
-        if seen == CLOCK_ROW:
-            skipped += 1
-            advanced = time
-        elif key is None:
-            keyless += sizes[seen]
-        else:
-            mine = by_key.get(key)
-            if mine is None:
-                by_key[key] = [at]
+    offsets, seen = np.array(rows.offsets, np.int64), np.array(rows.seen, np.int64)
+    is_new = offsets > np.maximum.accumulate(np.concatenate([[state.fed], offsets[:-1]]))
+    is_clock = seen == CLOCK_ROW
+    filters = np.where(is_clock, 0, np.array([*sizes, 0])[seen])
+    passes = np.flatnonzero(is_new & (is_clock | (filters > 0)))
+    times = np.array(rows.times, np.int64)
+    times[passes], advanced = _passed(times[passes], is_clock[passes], state.time, state.advanced)
+    time = int(times[passes[-1]]) if len(passes) else state.time
+    last = np.flatnonzero(is_new)[-1:]
+    if len(last) and last[0] not in passes[-1:]:  # nobody sees it: so late it is all the same
+        time = max(int(times[last[0]]), time, advanced + 1)
+    known: dict[Key | None, int] = {}
+    numbers = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+    nobody = known.pop(None, -1)
+    taken = passes[~is_clock[passes]]
+    keyless = int(filters[taken[numbers[taken] == nobody]].sum())
+    taken = taken[numbers[taken] != nobody]
+    small = np.uint16 if len(known) < 1 << 16 else np.int64  # is sorted in less time
+    order = taken[np.argsort(numbers[taken].astype(small), kind="stable")]
+    present, counts = np.unique(numbers[order], return_counts=True)
+    by_number = {number: key for key, number in known.items()}
+    return _Arrived(
+        [by_number[number] for number in present.tolist()],
+        [0, *np.cumsum(counts).tolist()],
+        order,
+        seen[order].tolist(),
+        times[order].tolist(),
+        time,
+        advanced,
+        int(offsets[is_new][-1]) if len(last) else state.fed,
+        int((~is_new).sum()),
+        int((is_new & is_clock).sum()),
+        keyless,
+    )
+
+
+def _passed(times: Array, is_clock: Array, time: int, advanced: int) -> tuple[Array, int]:
+    """What time it was at each row, as `Engine.pass_to` and `Engine.advance` have it; and what was let pass."""
+    found, begin = times.copy(), 0
+    for end in [*np.flatnonzero(is_clock).tolist(), len(times)]:
+        least = max(time, advanced + 1)
+        found[begin : end + 1] = np.maximum.accumulate(np.maximum(times[begin : end + 1], least))
+        if end < len(times):
+            time = advanced = int(found[end])
+        begin = end + 1
+    return found, advanced
+
+
+class _Left:
+    """What is left open of the rows, and who it is."""
+
+    def __init__(self, engine: Engine, rows: Rows, arrived: _Arrived) -> None:
+        """Begin with nothing."""
+        self._agenda, self._rows, self._times = engine.agenda, rows, arrived.times
+        self._order: list[int] = arrived.order.tolist()
+
+    def distinct(self, cell: Cell) -> Cell:
+        """Openers of which no two are told by one id: they have another source, or another id."""
+        known: dict[tuple[str, str], int | Part] = {}
+        for each in cell:
+            if each.__class__ is int:
+                row = self._order[each]
+                known.setdefault((self._rows.sources[row], self._rows.ids[row]), each)
             else:
-                mine.append(at)
-    if behind is not None:
-        now = max(behind, now, advanced + 1)
-    return _Arrived(by_key, times, now, advanced, fed, skipped, repeated, keyless)
+                known.setdefault((each.source, each.id), each)
+        return list(known.values())
+
+    def file(self, slot: _Slot, key: Key, cell: Cell, before: int, since: int | None) -> None:
+        """Take note of what is left in a cell that held so much before, and was empty up to a row, if at all."""
+        if not before and not cell:
+            return
+        operation = slot.operation
+        operation.open += len(cell) - before
+        if before and (since is not None or not cell):
+            del operation.cells[key]
+        if not cell:
+            return
+        rows = self._rows
+        for place in range(len(cell) - 1, -1, -1):  # those that came now stand behind the others
+            at = cell[place]
+            if at.__class__ is not int:
+                break
+            row = self._order[at]
+            level = 0 if rows.levels is None else rows.levels[row]
+            cell[place] = Part(
+                slot.opener, rows.offsets[row], rows.ids[row], rows.sources[row], self._times[at], None, level
+            )
+        if since is not None:
+            slot.fresh.append((self._order[since], key, cell))
+        if operation.within and key not in operation.expiries:
+            self._agenda.expect(operation, key, cell[0].time)
 
 
-def _file(engine: Engine, slot: _Slot, paired: Paired, key: Key, cell: Cell, before: int, since: int | None) -> None:
-    """Take note of what is left in a cell that held so much before, and was empty up to a row, if at all."""
-    if not before and not cell:
-        return
-    operation = slot.operation
-    operation.open += len(cell) - before
-    if before and (since is not None or not cell):
-        del operation.cells[key]
-    if not cell:
-        return
-    for place in range(len(cell) - 1, -1, -1):  # those that came now stand behind the others
-        if isinstance(cell[place], Part):
-            break
-        cell[place] = paired.part(cell[place], slot.names[0])
-    if since is not None:
-        slot.fresh.append((since, key, cell))
-    if operation.within and key not in operation.expiries:
-        engine.agenda.expect(operation, key, cell[0].time)
-
-
-def _settle(engine: Engine, arrived: _Arrived) -> None:
+def _settle(engine: Engine, arrived: _Arrived, rows: int) -> None:
     """How late it is, and what became of the rows."""
     state, counts = engine.state, engine.state.counts
     if arrived.time > state.time:
         engine.pass_to(arrived.time, lambda _: None)  # nothing waits for time to pass
     engine.agenda.expire()
     state.advanced, state.fed = arrived.advanced, arrived.fed
-    counts.events += len(arrived.times) - arrived.repeated
+    counts.events += rows - arrived.repeated
     counts.repeated += arrived.repeated
     counts.skipped += arrived.skipped
     counts.keyless += arrived.keyless

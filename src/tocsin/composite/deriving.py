@@ -86,16 +86,15 @@ class Derived:
         """Put all into the columns."""
         pairs, self.pairs = self.pairs, []
         for paired in pairs:
-            rows = paired.rows
             found = [
-                (closer, place, key, opener)
+                (paired.order[closer], place, key, opener, closer)
                 for place, each in enumerate(paired.found)
                 for opener, closer, key in zip(each.openers, each.closers, each.keys, strict=True)
             ]
-            for closer, place, key, opener in sorted(found, key=lambda each: each[:2]):
+            for row, place, key, opener, closer in sorted(found, key=lambda each: each[:2]):
                 of = paired.found[place]
                 first, last = paired.part(opener, of.names[0]), paired.part(closer, of.names[1])
-                whole = Occurrence(first.time, start_of(first), last.time, rows.offsets[closer], (first, last))
+                whole = Occurrence(first.time, start_of(first), last.time, paired.rows.offsets[row], (first, last))
                 of.deriver.add(self, paired.keys[key], whole, None)
 
 
@@ -106,9 +105,9 @@ class Pairs(NamedTuple):
     names: tuple[str | None, str | None]
     """What opener and closer are called."""
     openers: list[int]
-    """Rows; those behind the last are of `Paired.before`."""
+    """Places in `Paired.order`; those behind the last are of `Paired.before`."""
     closers: list[int]
-    """Rows."""
+    """Places in `Paired.order`."""
     keys: list[int]
     """Places in `Paired.keys`."""
 
@@ -117,8 +116,10 @@ class Paired(NamedTuple):
     """Pairs of events that were detected in some rows: no two of them have one id."""
 
     rows: Rows
+    order: Any
+    """Which rows were looked at, in an array: all other numbers are places in it."""
     times: list[int]
-    """Of the rows, microseconds: never before what had happened."""
+    """Of these, microseconds: never before what had happened."""
     before: list[Part]
     """Openers that came before the rows."""
     by: tuple[str, ...]
@@ -127,12 +128,13 @@ class Paired(NamedTuple):
     """In the order of definitions."""
 
     def part(self, at: int, name: str | None) -> Part:
-        """A row as a constituent."""
+        """What stands in a place, as a constituent."""
         rows = self.rows
-        if at >= len(rows.offsets):
-            return self.before[at - len(rows.offsets)]
-        level = 0 if rows.levels is None else rows.levels[at]
-        return Part(name, rows.offsets[at], rows.ids[at], rows.sources[at], self.times[at], None, level)
+        if at >= len(self.times):
+            return self.before[at - len(self.times)]
+        row = self.order[at]
+        level = 0 if rows.levels is None else rows.levels[row]
+        return Part(name, rows.offsets[row], rows.ids[row], rows.sources[row], self.times[at], None, level)
 
 
 def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:

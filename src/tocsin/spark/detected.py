@@ -134,13 +134,14 @@ def _pairs(paired: Paired, is_exact: bool) -> Iterator[pa.RecordBatch]:
     sources = pa.array(rows.sources + [part.source for part in before], pa.string())
     levels = np.array((rows.levels or [0] * len(rows.offsets)) + [part.level for part in before], np.int8)
     times = np.array(paired.times, np.int64)
+    where = np.concatenate([paired.order, len(rows.offsets) + np.arange(len(before))])
     packed, written = zip(*[written_key(paired.by, key) for key in paired.keys], strict=True)
     packs, texts = pa.array(packed, pa.binary()), pa.array(written, pa.string())
     for each in paired.found:
         if not each.closers:
             continue
         count, keys = len(each.closers), pa.array(each.keys, pa.int32())
-        first, last = np.array(each.openers, np.int64), np.array(each.closers, np.int64)
+        first, last = where[each.openers], where[each.closers]
         opener, closer = [[column.take(pa.array(at)) for column in (offsets, ids, sources)] for at in (first, last)]
         names = [name or f"e{place}" for place, name in enumerate(each.names, 1)]
         key = texts.take(keys)
@@ -149,7 +150,7 @@ def _pairs(paired: Paired, is_exact: bool) -> Iterator[pa.RecordBatch]:
             "id": made,
             "type": pa.repeat(each.deriver.name, count),
             "source": pa.repeat(SOURCE, count),
-            "time": pa.array(times[last]).cast(_TIME),
+            "time": pa.array(times[each.closers]).cast(_TIME),
             "key": key,
             "classification": _LEVELS.take(pa.array(np.maximum(levels[first], levels[last]))),
             "data": data,
