@@ -295,10 +295,10 @@ class _Left:
             cell[place] = Part(
                 slot.opener, rows.offsets[row], rows.ids[row], rows.sources[row], self._times[at], None, level
             )
-        if since is not None:
+        if since is not None:  # else there is a note already
             slot.fresh.append((self._order[since], key, cell))
-        if operation.within and key not in operation.expiries:
-            self._agenda.expect(operation, key, cell[0].time)
+            if operation.within and key not in operation.expiries:
+                self._agenda.expect(operation, key, cell[0].time)
 
 
 def _settle(engine: Engine, arrived: _Arrived, rows: int) -> None:
