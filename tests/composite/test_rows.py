@@ -119,7 +119,23 @@ def test_key_by_key_tells_what_has_one_id_once() -> None:
         Event(kind, "/test", name, data={"machine": "m"}, offset=offset, arrived=NOON)
         for offset, (kind, name) in enumerate([("a", "x"), ("a", "y"), ("a", "x"), ("b", "z")], 1)
     ]
-    assert agree(made, events, random.Random(1)) == 2
+    other, derived = Detector.restore(made.snapshot()), Derived()
+    other.feed_rows(rows_of(other, events), derived, ["pair"])
+    assert derived.pairs
+    derived.settle()
+    assert derived.ids == [each.id for each in made.feed_batch(events)]
+    assert len(derived.ids) == 2 == other.stats()["detected"]["pair"]
+
+
+def test_few_rows_for_each_key_go_in_the_order_of_events() -> None:
+    made, derived = Detector(), Derived()
+    made.define("pair", "SEQ([type = 'a'], [type = 'b']) BY machine", "chronicle")
+    events = [
+        Event(kind, "/test", f"e{offset}", data={"machine": (offset - 1) // 3}, offset=offset, arrived=NOON)
+        for offset, kind in enumerate("aabaabaab", 1)
+    ]
+    made.feed_rows(rows_of(made, events), derived, ["pair"])
+    assert derived.ids and not derived.pairs
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ too old (`agenda`).
 
 That makes no difference where every operation keeps openers that are events by themselves (`Operation.leaves`), leads
 to nothing but definitions, and has room for all openers that come: who is given up for want of room depends on all
-keys. State is the same whichever way was taken, the order of cells included.
+keys. State is the same whichever way was taken, the order of cells included. Where there are few rows for each key, it
+does not pay, and is not done.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ __all__ = ["feed_by_key", "shared_key"]
 
 Array = np.ndarray[Any, Any]
 
+ENOUGH = 4
+"""Rows to a key on average; with fewer it is quicker to go in the order of events."""
 _OPENS, _REPLACES, _CLEARS, _TAKES_FIRST, _TAKES_ALL, _USES = range(6)
 _CLOSING = {"chronicle": _TAKES_FIRST, "continuous": _TAKES_ALL, "recent": _USES}
 
@@ -92,7 +95,7 @@ def shared_key(engine: Engine) -> tuple[str, ...]:
 
 
 def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Sequence[Deriver | None]) -> Paired | None:
-    """Take events as `feed_rows` does; returns what was detected. None: that cannot be, and nothing is done.
+    """Take events as `feed_rows` does; returns what was detected. None: nothing is done: it would be wrong, or slow.
 
     Args:
         engine: takes them.
@@ -105,9 +108,15 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
     ways = [_way(engine, numbers, places) for numbers in matches]
     if not all(map(engine.is_simple_for, matches)) or not _is_room(engine, ways, rows.seen):
         return None
-    arrived = _arrived(engine, rows, rows.keys[by], [len(numbers) for numbers in matches])
+    known: dict[Key | None, int] = {}
+    key_numbers = np.array([known.setdefault(key, len(known)) for key in rows.keys[by]], np.int64)
+    if len(key_numbers) < ENOUGH * len(known):
+        return None
+    arrived = _arrived(engine, rows, key_numbers, known, [len(numbers) for numbers in matches])
     slots, found = _slots(engine, derivers)
-    expired, outputs = [0] * len(slots), [slot.outputs for slot in slots]
+    steps = [[tuple(step) for step in way] for way in ways]  # these are taken apart in less time
+    adds = [[(out.openers.append, out.closers.append, out.keys.append) for out in slot.outputs] for slot in slots]
+    expired = [0] * len(slots)
     times, seen, borders = arrived.times, arrived.seen, arrived.borders
     before, count, gets = list[Part](), len(times), [slot.operation.cells.get for slot in slots]
     left = _Left(engine, rows, arrived)
@@ -116,7 +125,7 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
         held: dict[int, int] = {}
         since: dict[int, int] = {}
         for at in range(borders[number], borders[number + 1]):
-            for place, act, within in ways[seen[at]]:
+            for place, act, within in steps[seen[at]]:
                 cell = cells.get(place)
                 if cell is None:
                     cell = cells[place] = gets[place](key) or []
@@ -145,10 +154,10 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
                         if opener.__class__ is not int:
                             before.append(opener)
                             opener = count + len(before) - 1
-                        for _, _, openers, closers, keys in outputs[place]:
-                            openers.append(opener)
-                            closers.append(at)
-                            keys.append(number)
+                        for add_opener, add_closer, add_key in adds[place]:
+                            add_opener(opener)
+                            add_closer(at)
+                            add_key(number)
         for place, cell in cells.items():
             left.file(slots[place], key, cell, held[place], since.get(place))
     for slot, gone in zip(slots, expired, strict=True):
@@ -205,8 +214,18 @@ def _is_room(engine: Engine, ways: Sequence[tuple[_Step, ...]], seen: Sequence[i
     return all(operation.has_room(count) for operation, count in zip(engine.operations.values(), more, strict=True))
 
 
-def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequence[int]) -> _Arrived:
-    """Rows by key; `sizes`: how many filters of each match are there."""
+def _arrived(
+    engine: Engine, rows: Rows, numbers: Array, known: dict[Key | None, int], sizes: Sequence[int]
+) -> _Arrived:
+    """Rows by key.
+
+    Args:
+        engine: takes them.
+        rows: all there are.
+        numbers: of their keys.
+        known: what these stand for.
+        sizes: how many filters of each match are there.
+    """
     state = engine.state
     offsets, seen = np.array(rows.offsets, np.int64), np.array(rows.seen, np.int64)
     is_new = offsets > np.maximum.accumulate(np.concatenate([[state.fed], offsets[:-1]]))
@@ -219,9 +238,7 @@ def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequ
     last = np.flatnonzero(is_new)[-1:]
     if len(last) and last[0] not in passes[-1:]:  # nobody sees it: so late it is all the same
         time = max(int(times[last[0]]), time, advanced + 1)
-    known: dict[Key | None, int] = {}
-    numbers = np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
-    nobody = known.pop(None, -1)
+    nobody = known.get(None, -1)
     taken = passes[~is_clock[passes]]
     keyless = int(filters[taken[numbers[taken] == nobody]].sum())
     taken = taken[numbers[taken] != nobody]
@@ -230,7 +247,7 @@ def _arrived(engine: Engine, rows: Rows, keys: Sequence[Key | None], sizes: Sequ
     present, counts = np.unique(numbers[order], return_counts=True)
     by_number = {number: key for key, number in known.items()}
     return _Arrived(
-        [by_number[number] for number in present.tolist()],
+        [key for number in present.tolist() if (key := by_number[number]) is not None],
         [0, *np.cumsum(counts).tolist()],
         order,
         seen[order].tolist(),
