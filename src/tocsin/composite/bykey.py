@@ -279,7 +279,7 @@ class _Left:
     def __init__(self, engine: Engine, rows: Rows, arrived: _Arrived) -> None:
         """Begin with nothing."""
         self._agenda, self._rows, self._times = engine.agenda, rows, arrived.times
-        self._order: list[int] = arrived.order.tolist()
+        self._time, self._order = arrived.time, list[int](arrived.order.tolist())
 
     def distinct(self, cell: Cell) -> Cell:
         """Openers of which no two are told by one id: they have another source, or another id."""
@@ -294,9 +294,18 @@ class _Left:
 
     def file(self, slot: _Slot, key: Key, cell: Cell, before: int, since: int | None) -> None:
         """Take note of what is left in a cell that held so much before, and was empty up to a row, if at all."""
+        operation, gone = slot.operation, 0
+        if operation.within:  # most of what nobody has closed is too old by now
+            border = self._time - operation.within
+            while gone < len(cell):
+                first = cell[gone]
+                if (self._times[first] if first.__class__ is int else first.time) >= border:
+                    break
+                gone += 1
+            del cell[:gone]
+            operation.count_expired(gone)
         if not before and not cell:
             return
-        operation = slot.operation
         operation.open += len(cell) - before
         if before and (since is not None or not cell):
             del operation.cells[key]
