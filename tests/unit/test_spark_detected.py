@@ -65,6 +65,18 @@ def test_pairs_at_once_are_as_pairs_one_by_one(seed: int, is_exact: bool, monkey
     assert rows[0] == rows[1]
 
 
+def test_rows_that_came_before_bring_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detected, "_FEW", 0)
+    made, derived = Detector(), Derived()
+    made.define("pair", APART[0], "chronicle")
+    rows = rows_of(made, some_events(random.Random("again"), 100))
+    made.feed_rows(rows, derived, ["pair"])
+    once = told([derived])
+    made.feed_rows(rows, derived, ["pair"])
+    assert len(derived.pairs) == 2
+    assert told([derived]) == once != []
+
+
 def test_parts_are_those_of_the_payload() -> None:
     """Of events and of ticks, with names and without."""
     draw, made = random.Random("parts"), Detector()

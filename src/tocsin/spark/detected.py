@@ -74,7 +74,8 @@ def batches(found: Derived, *, is_exact: bool = False) -> Iterator[pa.RecordBatc
     if found.ids:
         yield _batch(found, SOURCE, is_exact)
     for paired in found.pairs:
-        yield from _pairs(paired, is_exact)
+        if any(each.closers for each in paired.found):
+            yield from _pairs(paired, is_exact)
 
 
 def nothing() -> pa.RecordBatch:
