@@ -52,6 +52,7 @@ def rows_of(detector: Detector, events: Sequence[Event]) -> Rows:
 
 def events_of(derived: Derived) -> list[Event]:
     """Derived events as a detector gives them."""
+    derived.settle()
     columns = (derived.types, derived.ids, derived.times, derived.levels, derived.data, derived.keys)
     found = []
     for kind, name, time, level, data, key in zip(*columns, strict=True):

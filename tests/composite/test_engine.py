@@ -52,7 +52,7 @@ def through_inboxes(made: Detector) -> Detector:
 
 def in_windows(made: Detector) -> Detector:
     """Every opener has a window."""
-    for operation in engine_of(through_inboxes(made))._operations.values():
+    for operation in engine_of(through_inboxes(made)).operations.values():
         if isinstance(operation.work, Pairs):
             operation.work = Windows(operation.node.rules)
             operation.size = operation.work.size

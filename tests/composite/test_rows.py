@@ -87,6 +87,82 @@ def test_pairs_and_what_stands_beside_them(text: str, context: str) -> None:
     assert count > 3
 
 
+APART = (
+    "SEQ([type = 'a'], [type = 'b']) WITHIN 1 SECOND BY machine",
+    "SEQ([type = 'b'] AS first, [type = 'c'] AS then) WITHIN 2 SECONDS BY machine",
+    "SEQ([type = 'a'], [type = 'b']) BY machine",
+    "SEQ([type in ('a', 'd')], [type = 'c']) WITHIN 300 MILLISECONDS BY machine",
+    "NOT([type = 'a'], [type = 'c'], [type = 'b']) WITHIN 1 SECOND BY machine",
+    "NOT([type = 'c'], [type = 'a'], [type in ('b', 'd')]) BY machine",
+)
+"""Those in which no key has to do with another: they are fed key by key."""
+
+
+@pytest.mark.parametrize("max_open", [None, 40, 4])
+@pytest.mark.parametrize("seed", range(8))
+def test_key_by_key(seed: int, max_open: int | None) -> None:
+    """Several definitions BY the same field, each in a context of its own; sometimes there is no room for all."""
+    draw = random.Random(f"apart {seed} {max_open}")
+    made = Detector()
+    for number, text in enumerate(draw.sample(APART, 4)):
+        made.define(f"d{number}", text, draw.choice(("recent", "chronicle", "continuous")), max_open=max_open)
+    assert made.is_apart
+    assert agree(made, some_events(draw, 400), draw) > 20
+
+
+def test_key_by_key_tells_what_has_one_id_once() -> None:
+    """Two openers of one source and id: what they make with a closer would have the same id."""
+    made = Detector()
+    made.define("pair", "SEQ([type = 'a'], [type = 'b']) BY machine", "continuous")
+    events = [
+        Event(kind, "/test", name, data={"machine": "m"}, offset=offset, arrived=NOON)
+        for offset, (kind, name) in enumerate([("a", "x"), ("a", "y"), ("a", "x"), ("b", "z")], 1)
+    ]
+    other, derived = Detector.restore(made.snapshot()), Derived()
+    other.feed_rows(rows_of(other, events), derived, ["pair"])
+    assert derived.pairs
+    derived.settle()
+    assert derived.ids == [each.id for each in made.feed_batch(events)]
+    assert len(derived.ids) == 2 == other.stats()["detected"]["pair"]
+
+
+def test_few_rows_for_each_key_go_in_the_order_of_events() -> None:
+    made, derived = Detector(), Derived()
+    made.define("pair", "SEQ([type = 'a'], [type = 'b']) BY machine", "chronicle")
+    events = [
+        Event(kind, "/test", f"e{offset}", data={"machine": (offset - 1) // 3}, offset=offset, arrived=NOON)
+        for offset, kind in enumerate("aabaabaab", 1)
+    ]
+    made.feed_rows(rows_of(made, events), derived, ["pair"])
+    assert derived.ids and not derived.pairs
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ["SEQ([type = 'a'], [type = 'b']) BY source"],
+        ["AND([type = 'a'], [type = 'b']) BY machine"],
+        ["SEQ([type = 'a'] AS x, [type = 'b'] AS y) BY machine WHERE x.value < y.value"],
+        ["SEQ([type = 'a'], AT '12:00:03') BY machine"],
+        ["SEQ([type = 'a'], SEQ([type = 'b'], [type = 'c'])) BY machine"],
+        ["[type = 'a'] BY machine"],
+    ],
+)
+def test_what_is_not_fed_key_by_key(others: list[str]) -> None:
+    made = Detector()
+    made.define("pair", APART[0], "chronicle")
+    assert made.is_apart
+    for number, text in enumerate(others):
+        made.define(f"other{number}", text, "chronicle")
+    assert not made.is_apart
+
+
+def test_without_by_there_is_nothing_to_divide() -> None:
+    made = Detector()
+    made.define("pair", "SEQ([type = 'a'], [type = 'b'])", "chronicle")
+    assert not made.is_apart
+
+
 def test_random_definitions_together() -> None:
     counts = []
     for seed in range(40):

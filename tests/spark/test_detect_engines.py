@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
 
+from tests.composite.test_rows import APART
 from tests.spark.detect_cases import NOON, Definitions, expected, some_definitions
 from tocsin import DefinitionError, Event
 from tocsin.clock import as_micros
@@ -21,6 +22,8 @@ from tocsin.composite.expression import CONTEXTS
 from tocsin.composite.keys import settled
 from tocsin.journal.columns import SOURCE_ARROW, Columns
 from tocsin.journal.rows import to_arrow, to_row
+from tocsin.spark import detected as columns
+from tocsin.spark import engines
 from tocsin.spark.chunks import Chunk
 from tocsin.spark.detecting import Plan, plan
 from tocsin.spark.engines import Answer, Engines, Stored, Work, written
@@ -125,6 +128,26 @@ def test_engines_detect_what_one_detector_does(seed: int) -> None:
     definitions = some_definitions(draw, events)
     made = plan(definitions, buckets=draw.choice((1, 2, 5)))
     assert {each.by for each in made.divisions} == {(), ("machine",), ("value",), ("machine", "value")}
+    found, revived = detected(made, events, draw)
+    wanted = expected(definitions, events)
+    assert set(found) == wanted.keys()
+    assert len(found) > 100 and revived > 0
+
+
+@pytest.mark.parametrize("together", [1, 2_000, engines.TOGETHER])
+@pytest.mark.parametrize("seed", range(4))
+def test_many_definitions_of_pairs(seed: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines that go key by key, whatever they take together, whether pairs are made at once or one by one."""
+    draw = random.Random(f"pairs {seed} {together}")
+    monkeypatch.setattr(engines, "TOGETHER", together)
+    monkeypatch.setattr(columns, "_FEW", draw.choice((0, 8)))
+    contexts = ("recent", "chronicle", "continuous")
+    definitions: Definitions = {
+        f"d{number}": (text, draw.choice(contexts), "detection") for number, text in enumerate(APART)
+    }
+    events = some_stream(draw, 400)
+    made = plan(definitions, buckets=draw.choice((1, 2)))
+    assert made.divisions[0].detector().is_apart
     found, revived = detected(made, events, draw)
     wanted = expected(definitions, events)
     assert set(found) == wanted.keys()

@@ -315,7 +315,7 @@ def test_columns_beside_the_source_s_are_attributes(frame: Any, own: str) -> Non
     found = ts.detect(events, given)
     assert "MapInArrow" not in found._jdf.queryExecution().optimizedPlan().toString()
     made = plan(given, buckets=2)
-    wanted = rows_of(detected.finished(replay(pack(events, made), made)))
+    wanted = rows_of(replay(pack(events, made), made))
     assert rows_of(found) == wanted
     assert min(Counter(each[1] for each in wanted).values()) > 5 and len({each[1] for each in wanted}) == 6
 

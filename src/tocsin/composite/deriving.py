@@ -9,14 +9,15 @@ What a definition contributes to it is hashed once. The event is a copy of a che
 check: they come out of events that were checked themselves. It is as secret as the most secret of its parts.
 
 Who stores many of them in columns takes `Derived`: the same events, with key and payload as the JSON that a journal has
-of them, and no object for each.
+of them, and no object for each. Pairs of events may be there as numbers of rows (`Paired`): who has many makes columns
+of them at once (`spark/pairing.py`), who has few lets `settle` make them as all others.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -25,10 +26,11 @@ from tocsin.clock import as_datetime
 from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, shown
 from tocsin.composite.leaves import SOURCE
-from tocsin.composite.occurrence import Occurrence
+from tocsin.composite.occurrence import Occurrence, Part, start_of
+from tocsin.composite.rows import Rows
 from tocsin.model import CLASSIFICATION, Event, time_text
 
-__all__ = ["Derived", "Deriver", "begun", "deriver"]
+__all__ = ["Derived", "Deriver", "Paired", "Pairs", "begun", "called", "deriver"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _write = msgspec.json.Encoder().encode
@@ -59,7 +61,7 @@ class _Data(msgspec.Struct, gc=False):
 class Derived:
     """Derived events in columns, in the order they were found."""
 
-    __slots__ = ("data", "ends", "ids", "keys", "levels", "times", "types")
+    __slots__ = ("data", "ends", "ids", "keys", "levels", "pairs", "parts", "times", "types")
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -75,10 +77,64 @@ class Derived:
         """Places in `model.CLASSIFICATION`."""
         self.data: list[bytes] = []
         """JSON of the payload."""
+        self.parts: list[tuple[Part, ...]] = []
+        """What they are made of."""
+        self.pairs: list[Paired] = []
+        """Those that come behind them, and are not in the columns."""
 
-    def __len__(self) -> int:
-        """How many there are."""
-        return len(self.ids)
+    def settle(self) -> None:
+        """Put all into the columns."""
+        pairs, self.pairs = self.pairs, []
+        for paired in pairs:
+            found = [
+                (paired.order[closer], place, key, opener, closer)
+                for place, each in enumerate(paired.found)
+                for opener, closer, key in zip(each.openers, each.closers, each.keys, strict=True)
+            ]
+            for row, place, key, opener, closer in sorted(found, key=lambda each: each[:2]):
+                of = paired.found[place]
+                first, last = paired.part(opener, of.names[0]), paired.part(closer, of.names[1])
+                whole = Occurrence(first.time, start_of(first), last.time, paired.rows.offsets[row], (first, last))
+                of.deriver.add(self, paired.keys[key], whole, None)
+
+
+class Pairs(NamedTuple):
+    """What a definition has detected; of one closer the oldest opener comes first."""
+
+    deriver: Deriver
+    names: tuple[str | None, str | None]
+    """What opener and closer are called."""
+    openers: list[int]
+    """Places in `Paired.order`; those behind the last are of `Paired.before`."""
+    closers: list[int]
+    """Places in `Paired.order`."""
+    keys: list[int]
+    """Places in `Paired.keys`."""
+
+
+class Paired(NamedTuple):
+    """Pairs of events that were detected in some rows: no two of them have one id."""
+
+    rows: Rows
+    order: Any
+    """Which rows were looked at, in an array: all other numbers are places in it."""
+    times: list[int]
+    """Of these, microseconds: never before what had happened."""
+    before: list[Part]
+    """Openers that came before the rows."""
+    by: tuple[str, ...]
+    keys: list[Key]
+    found: list[Pairs]
+    """In the order of definitions."""
+
+    def part(self, at: int, name: str | None) -> Part:
+        """What stands in a place, as a constituent."""
+        rows = self.rows
+        if at >= len(self.times):
+            return self.before[at - len(self.times)]
+        row = self.order[at]
+        level = 0 if rows.levels is None else rows.levels[row]
+        return Part(name, rows.offsets[row], rows.ids[row], rows.sources[row], self.times[at], None, level)
 
 
 def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
@@ -104,7 +160,8 @@ class Deriver:
             texts: what is known of keys as JSON; definitions that go BY the same fields may share it.
         """
         self.name, self._by, self._texts = definition.name, definition.by, texts
-        self._begun = begun(definition)
+        self.hash: Callable[[], Any] = begun(definition).copy
+        """Begins the hash of an id: see `begun`."""
         self._copy: Callable[[], Event] = Event(definition.name, SOURCE, id="blank").__copy__  # type: ignore[attr-defined]
 
     def event(self, key: Key, occurrence: Occurrence) -> Event:
@@ -138,6 +195,7 @@ class Deriver:
         derived.keys.append(bytes(text) if key else None)
         derived.levels.append(level)
         derived.data.append(_write(_Data(parts, text)))
+        derived.parts.append(occurrence.parts)
         return True
 
     def _told(
@@ -147,21 +205,28 @@ class Deriver:
         primitive, ticks, parts, level, place = [], [], [], 0, 0
         for part in occurrence.parts:
             place += 1
-            name, offset = part.name, part.offset
+            offset = part.offset
             if offset is None:
                 ticks.append(part.time)
-                parts.append(tick_of(name or f"t{place}", time_text(as_datetime(part.time))))
+                parts.append(tick_of(called(part, place), time_text(as_datetime(part.time))))
                 continue
             each, source = part.id, part.source
             primitive.append((source, each))
-            if name is None:
-                name = _NAMES[place] if place < len(_NAMES) else f"e{place}"
-            parts.append(part_of(name, offset, each, source))
+            parts.append(part_of(part.name or called(part, place), offset, each, source))
             if part.level > level:
                 level = part.level
-        made = self._begun.copy()
+        made = self.hash()
         made.update(_encode((key, primitive, ticks, occurrence.instants))[1:])  # without the beginning of four
         return made.hexdigest(), parts, level
+
+
+def called(part: Part, place: int) -> str:
+    """What a part is called that stands in a place, from 1 on."""
+    if part.name is not None:
+        return part.name
+    if part.offset is None:
+        return f"t{place}"
+    return _NAMES[place] if place < len(_NAMES) else f"e{place}"
 
 
 def _part(name: str, offset: int, id: str, source: str) -> dict[str, Any]:

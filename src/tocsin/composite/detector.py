@@ -19,6 +19,7 @@ import msgspec
 
 from tocsin.clock import as_micros
 from tocsin.composite.builder import Pattern, text_of
+from tocsin.composite.bykey import feed_by_key, shared_key
 from tocsin.composite.catalog import REHEARSAL, Catalog
 from tocsin.composite.deriving import Derived, Deriver
 from tocsin.composite.drawing import Figures, draw
@@ -240,6 +241,7 @@ class Detector:
             graph = self._catalog.graph
             self._engine = Engine(graph, self._state, self._max_open)
             texts: dict[tuple[str, ...], dict[Key, msgspec.Raw]] = {}
+            self._by_key = shared_key(self._engine)
             self._derivers = [Deriver(each, texts.setdefault(each.by, {})) for each in graph.definitions]
         return self._engine
 
@@ -286,7 +288,18 @@ class Detector:
             derived: gets what was detected up to the last one, in order.
             emits: definitions of which something is to be told; what others detect is not even counted.
         """
-        feed_rows(self._ready(), rows, self._adding(derived, emits))
+        engine = self._ready()
+        if self._by_key:
+            derivers = [each if each.name in emits else None for each in self._derivers]
+            paired = feed_by_key(engine, self._by_key, rows, derivers)
+            if paired is not None:
+                detected = self._state.counts.detected
+                for each in paired.found:
+                    detected[each.deriver.name] = detected.get(each.deriver.name, 0) + len(each.closers)
+                derived.pairs.append(paired)
+                return
+        derived.settle()  # what comes now comes behind it
+        feed_rows(engine, rows, self._adding(derived, emits))
 
     def _adding(self, derived: Derived, emits: Collection[str]) -> Callable[[list[Detection]], None]:
         """`_tell` for columns."""
@@ -373,6 +386,12 @@ class Detector:
     def is_timed(self) -> bool:
         """Does any definition wait for time to pass?"""
         return bool(self._catalog.timed)
+
+    @property
+    def is_apart(self) -> bool:
+        """Has no key to do with another, and does nobody wait for time? Then many rows at once take less time."""
+        self._ready()
+        return bool(self._by_key)
 
     @property
     def next_timer(self) -> int | None:

@@ -94,7 +94,7 @@ class Engine:
         kinds: dict[int, int] = {}
         for link in [link for node in graph.nodes for link in node.links]:
             kinds[link.to] = max(kinds.get(link.to, 0), link.role + 1)
-        self._operations = {
+        self.operations = {
             number: Operation(number, node, kinds[number], state, max_open)
             for number, node in enumerate(graph.nodes)
             if isinstance(node, OperationNode)
@@ -108,14 +108,14 @@ class Engine:
         finder = LeafFinder(list(by_filter))
         self._reaches = {kind: self._reach(plan) for kind, plan in finder.plans.items()}
         self._rest = None if finder.rest is None else self._reach(finder.rest)
-        self.agenda = Agenda(state, self._operations.values())
+        self.agenda = Agenda(state, self.operations.values())
         self._times = Times(graph, state)
 
     def _leaf(self, node: LeafNode) -> EngineLeaf:
         targets = []
         for link in node.links:
-            work = self._operations[link.to].work
-            targets.append((self._operations[link.to], work.takes[link.role], work.opens[link.role]))
+            work = self.operations[link.to].work
+            targets.append((self.operations[link.to], work.takes[link.role], work.opens[link.role]))
         values = reader(node.needs) if node.needs else None
         return EngineLeaf(
             key_reader(node.by), node.name, values, tuple(targets), node.links, node.outputs, node.by, node.needs
@@ -264,18 +264,18 @@ class Engine:
         """An absolute time has come. It has no key: where keys are, it goes to those that have something open."""
         occurrence = tick(instant, node.name)
         for link in node.links:
-            for key in list(self._operations[link.to].cells) if link.every else [()]:
+            for key in list(self.operations[link.to].cells) if link.every else [()]:
                 _deliver(inbox, [link], key, [occurrence])
         for definition in node.outputs:
             found.append(Detection(definition, (), occurrence))
 
     def figures(self) -> dict[str, dict[str, int]]:
         """What each definition has detected, holds open and gave up."""
-        return figures(self.graph, self._operations, self.state.counts)
+        return figures(self.graph, self.operations, self.state.counts)
 
     def held(self) -> dict[int, tuple[str, int]]:
         """By number of an operation: its identity, and how much it holds."""
-        return {number: (each.node.identity, each.open) for number, each in self._operations.items()}
+        return {number: (each.node.identity, each.open) for number, each in self.operations.items()}
 
     # -- rising
 
@@ -329,7 +329,7 @@ class Engine:
         """Ask all operations with arrivals, and those above them; at a timer's instant those that are due tick."""
         while inbox:
             number = min(inbox)
-            operation = self._operations[number]
+            operation = self.operations[number]
             ticking = due.get(number, ()) if due is not None else ()
             work = operation.work
             for key, arrivals in inbox.pop(number).items():

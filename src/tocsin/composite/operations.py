@@ -118,6 +118,15 @@ class Operation:
         time = closer.time
         return [Occurrence(each.time, start_of(each), time, offset, (each, closer)) for each in used]
 
+    def has_room(self, more: int) -> bool:
+        """Can it keep so many openers more?"""
+        return self.open + more <= self._max_open
+
+    def count_expired(self, gone: int) -> None:
+        """Count openers that somebody gave up because they were too old."""
+        if gone:
+            _count(self._counts.expired, self.node.identity, gone)
+
     def expire_oldest(self, key: Key, now: int) -> int | None:
         """`expire` where `is_plain` says so; returns when the oldest began that is left, if any is."""
         cell = self.cells.get(key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -87,6 +88,8 @@ class Rows(NamedTuple):
             {by: [each for rows in several for each in rows.keys[by]] for by in several[0].keys},
             {needs: [each for rows in several for each in rows.values[needs]] for needs in several[0].values},
         )
+        if all(before.offsets[-1:] < after.offsets[:1] for before, after in pairwise(several) if after.offsets):
+            return whole
         order = sorted(range(len(whole.offsets)), key=whole.offsets.__getitem__)
         if len(order) < 2:
             return whole

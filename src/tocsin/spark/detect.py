@@ -22,7 +22,6 @@ from tocsin.composite.expression import Definition, leaves
 from tocsin.errors import DefinitionError, EventError
 from tocsin.model import parse_time
 from tocsin.spark import stateful
-from tocsin.spark.detected import finished
 from tocsin.spark.detecting import Given, checked, plan
 from tocsin.spark.labelling import can_tell, pattern_of
 from tocsin.spark.packing import pack
@@ -89,7 +88,7 @@ def detect(
     if until is not None:
         raise DefinitionError("a stream has no end, so there is no until", field="until", help="leave it out")
     made = plan(wanted, buckets=buckets, silent=silent)
-    return finished(stateful.stream(pack(events, made), made))
+    return stateful.stream(pack(events, made), made)
 
 
 def _batch(
@@ -103,7 +102,7 @@ def _batch(
     rest = {name: each for name, each in wanted.items() if name not in {each.definition.name for each in patterns}}
     if rest:
         made = plan(rest, buckets=buckets, silent=silent)
-        found.append(finished(replay(pack(events, made), made, until)))
+        found.append(replay(pack(events, made), made, until))
     return reduce(DataFrame.unionAll, found)
 
 

@@ -26,7 +26,7 @@ from tocsin.errors import DefinitionError
 from tocsin.node.placement import Moment
 from tocsin.spark.begins import Turn, mark_of
 from tocsin.spark.chunks import Chunk, rows_of, stream
-from tocsin.spark.detected import progress, to_arrow
+from tocsin.spark.detected import batches, progress
 from tocsin.spark.detecting import Division
 
 __all__ = ["Answer", "Engine", "Engines", "Stored", "Work", "division_mark", "feed", "written"]
@@ -39,6 +39,8 @@ UNUSED = 600.0
 """Seconds after which one is given up that nobody has asked for."""
 TOLD = 10_000
 """Detections that are handed to Spark together."""
+TOGETHER = 16 << 20
+"""Bytes of chunks that an engine takes at once, where it is fed key by key."""
 _VERSION = 1
 
 
@@ -64,7 +66,10 @@ def feed(engine: Engine, chunks: Iterable[Chunk], above: int = 0, upto: Moment |
     """
     derived = Derived()
     with uncollected():  # many events and windows are made, and none leads back to itself
-        for together in _apart(chunks):
+        groups = _apart(chunks)
+        if upto is None and engine.detector.is_apart:
+            groups = _joined(groups)
+        for together in groups:
             _feed(engine, together, above, None if upto is None else upto.offset, derived)
     if upto is not None:  # whoever has seen the event there: timers due before it are over
         if upto.time:
@@ -100,6 +105,20 @@ def _apart(chunks: Iterable[Chunk]) -> list[list[Chunk]]:
             groups.append([chunk])
         end = max(end, chunk.last)
     return groups
+
+
+def _joined(groups: list[list[Chunk]]) -> list[list[Chunk]]:
+    """The same, several groups together as far as memory should allow: a key's events are then at hand at once."""
+    joined: list[list[Chunk]] = []
+    size = 0
+    for group in groups:
+        more = sum(len(chunk.events or b"") for chunk in group)
+        if not joined or size + more > TOGETHER:
+            joined.append([])
+            size = 0
+        joined[-1] += group
+        size += more
+    return joined
 
 
 class Stored(msgspec.Struct, array_like=True):
@@ -178,7 +197,7 @@ class Engines:
             known, save = turn.known(), True
             is_done = Turn.is_done(known, mark)
         self._keep(work.lineage, work.after, known, detector)
-        told = [piece for found in done for piece in _pieces(found)]
+        told = [piece for found in done for piece in _pieces(found, division.is_exact)]
         if division.is_exact and chunks:
             told.append(progress(detector, max(chunk.time for chunk in chunks)))
         snapshot = _encode(_Saved(_VERSION, known, division.filters, detector.snapshot())) if save else None
@@ -207,10 +226,9 @@ def division_mark(division: Division) -> bytes:
     return mark_of(division.schedule, division.filters)
 
 
-def _pieces(found: Derived) -> Iterator[pa.RecordBatch]:
-    if len(found):
-        whole = to_arrow(found)
-        for place in range(0, len(found), TOLD):
+def _pieces(found: Derived, is_exact: bool) -> Iterator[pa.RecordBatch]:
+    for whole in batches(found, is_exact=is_exact):
+        for place in range(0, whole.num_rows, TOLD):
             yield whole.slice(place, TOLD)
 
 

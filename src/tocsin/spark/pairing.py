@@ -1,15 +1,17 @@
-"""Ids, keys and payloads of derived events that window functions found: columns in, columns out.
+"""Ids and payloads of pairs of events that were detected, by columns: there are many, and all are alike.
 
-    what openers and closer are (offset, id, source), the definition's number, the key ─▶ id, key, data
+    offset, id, source of opener and closer, the key ─▶ id, data
 
-All other columns of a derived event Spark makes itself, so nobody who does not want these three waits for Python.
+Those that window functions found (`Pairing`): what openers and closer are, the definition's number, the key. All other
+columns of a derived event Spark makes itself, so nobody who does not want these three waits for Python. Those that
+engines found (`detected`) need no more than `derived_columns`.
 
 Keys come as `filters.sparksql.render_value` writes them. What an id is made of is known by `composite.deriving` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -24,13 +26,11 @@ from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, settled, shown
 from tocsin.composite.occurrence import Occurrence, Part
 
-__all__ = ["MADE", "Pairing", "read_key"]
+__all__ = ["MADE", "Pairing", "derived_columns", "read_key", "written_key"]
 
 MADE = "id STRING, key STRING, data STRING"
 """What Python makes, as Spark's DDL."""
 _NAMES = ["id", "key", "data"]
-_SPECIAL = r'["\\\x00-\x1f]'
-"""What JSON does not let stand in a text."""
 _pack = msgspec.msgpack.Encoder().encode
 _write = msgspec.json.Encoder().encode
 _KEPT = 50_000
@@ -61,21 +61,12 @@ class Pairing(msgspec.Struct, frozen=True):
         return pa.concat_arrays(made).take(pa.array(np.argsort(order)))
 
     def _paired(self, number: int, columns: Sequence[pa.Array]) -> pa.Array:
-        """By columns: there may be many, and all are alike."""
-        opener, closer, texts = columns[:3], columns[3:6], columns[7:]
         definition = self.definitions[number]
-        packed, key = _keys(definition.by, texts, len(columns[6]))
+        packed, key = _keys(definition.by, columns[7:], len(columns[6]))
         names = [name or f"e{place}" for place, name in enumerate(self.names[number], 1)]
-        told = ['{"parts":[', *_told(names[0], opener), ",", *_told(names[1], closer), '],"key":', key, "}"]
-        # The rest of what `composite.deriving` says an id is made of: key, primitives, and neither ticks nor instants.
-        hashed = [packed, b"\x92", *_packed(opener), *_packed(closer), b"\x90\x90"]
-        copy, ids = begun(definition).copy, []
-        for message in _joined(hashed, pa.binary()).to_pylist():
-            made = copy()
-            made.update(message)
-            ids.append(made.hexdigest())
+        ids, data = derived_columns(begun(definition).copy, names, columns[:3], columns[3:6], packed, key)
         key = key if definition.by else pa.nulls(len(ids), pa.string())
-        return pa.StructArray.from_arrays([pa.array(ids, pa.string()), key, _joined(told, pa.string())], _NAMES)
+        return pa.StructArray.from_arrays([ids, key, data], _NAMES)
 
     def gathered(self, *columns: pa.Array) -> pa.Array:
         """The same of several openers: a column of lists in the place of three."""
@@ -110,6 +101,40 @@ class Pairing(msgspec.Struct, frozen=True):
 # -- columns
 
 
+def derived_columns(
+    copy: Callable[[], Any],
+    names: Sequence[str],
+    opener: Sequence[pa.Array],
+    closer: Sequence[pa.Array],
+    packed: pa.Array,
+    key: pa.Array,
+) -> tuple[pa.Array, pa.Array]:
+    """Ids and payloads of what one definition has detected.
+
+    Args:
+        copy: makes a hash as `deriving.begun` gives it.
+        names: what opener and closer are called.
+        opener: offset, id and source of each.
+        closer: the same.
+        packed: the keys in MessagePack.
+        key: the same as JSON.
+    """
+    told = ['{"parts":[', *_told(names[0], opener), ",", *_told(names[1], closer), '],"key":', key, "}"]
+    # The rest of what `composite.deriving` says an id is made of: key, primitives, and neither ticks nor instants.
+    hashed = [packed, b"\x92", *_packed(opener), *_packed(closer), b"\x90\x90"]
+    ids = []
+    for message in _joined(hashed, pa.binary()).to_pylist():
+        made = copy()
+        made.update(message)
+        ids.append(made.hexdigest())
+    return pa.array(ids, pa.string()), _joined(told, pa.string())
+
+
+def written_key(by: tuple[str, ...], key: Key) -> tuple[bytes, bytes]:
+    """A key as MessagePack and as JSON."""
+    return _pack(key), _write(shown(by, key))
+
+
 def _keys(by: tuple[str, ...], texts: Sequence[pa.Array], count: int) -> tuple[pa.Array, pa.Array]:
     """Keys as MessagePack and as JSON, each made once."""
     known: dict[Any, int] = {}
@@ -126,9 +151,7 @@ def _keys(by: tuple[str, ...], texts: Sequence[pa.Array], count: int) -> tuple[p
 
 @lru_cache(maxsize=_KEPT)
 def _key(by: tuple[str, ...], texts: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """A key as MessagePack and as JSON."""
-    key = read_key(texts)
-    return _pack(key), _write(shown(by, key))
+    return written_key(by, read_key(texts))
 
 
 def _told(name: str, part: Sequence[pa.Array]) -> list[Any]:
@@ -152,8 +175,13 @@ def _head(texts: pa.Array) -> pa.Array:
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
-    """Texts as they stand in JSON, between the quotes."""
-    if not pc.any(pc.match_substring_regex(texts, _SPECIAL)).as_py():
+    """Texts as they stand in JSON, between the quotes. Mostly all may stand as they are: that is seen at once."""
+    _, borders, content = texts.buffers()
+    if content is None:
+        return texts
+    begin, end = np.frombuffer(borders, np.int32)[[texts.offset, texts.offset + len(texts)]]
+    found = np.frombuffer(content, np.uint8)[begin:end]
+    if not any(mark.any() for mark in (found < 0x20, found == ord('"'), found == ord("\\"))):
         return texts
     return pa.array([_write(text)[1:-1].decode() for text in texts.to_pylist()], pa.string())
 

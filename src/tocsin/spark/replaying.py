@@ -19,8 +19,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tocsin.composite.deriving import Derived
-from tocsin.spark import detected
 from tocsin.spark.chunks import Chunk
+from tocsin.spark.detected import DETECTED, batches
 from tocsin.spark.detecting import Division, Plan
 from tocsin.spark.engines import Engine, feed
 
@@ -31,7 +31,7 @@ _SLOT = "tocsin_slot"
 
 
 def replay(packed: DataFrame, plan: Plan, until: int | None = None) -> DataFrame:
-    """What engines detect in a batch, with the columns `detected.RAW`.
+    """What engines detect in a batch.
 
     Args:
         packed: as `packing.pack` gives it.
@@ -41,7 +41,7 @@ def replay(packed: DataFrame, plan: Plan, until: int | None = None) -> DataFrame
     slot, slots = _slots(plan)
     rows = packed.withColumn(_SLOT, slot).repartitionById(slots, _SLOT).drop(_SLOT)
     ordered = rows.sortWithinPartitions("division", "bucket", "first", "last")
-    return ordered.mapInArrow(_Replaying(plan, until).rows, detected.RAW)
+    return ordered.mapInArrow(_Replaying(plan, until).rows, DETECTED)
 
 
 def _slots(plan: Plan) -> tuple[Column, int]:
@@ -62,12 +62,11 @@ class _Replaying(msgspec.Struct, frozen=True):
     plan: Plan
     until: int | None
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for (number, _), rows in groupby(_chunks(batches), key=lambda row: row[:2]):
+    def rows(self, packed: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for (number, _), rows in groupby(_chunks(packed), key=lambda row: row[:2]):
             division = self.plan.division(number)
             for found in self._detected(division, (chunk for _, _, chunk in rows)):
-                if len(found):
-                    yield detected.to_arrow(found)
+                yield from batches(found)
 
     def _detected(self, division: Division, chunks: Iterable[Chunk]) -> Iterator[Derived]:
         """What one engine finds; chunks come in the order of their first offsets."""

@@ -32,12 +32,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from tocsin.composite.deriving import Derived
 from tocsin.errors import DefinitionError
 from tocsin.spark import keeper
 from tocsin.spark.chunks import Chunk, passed
 from tocsin.spark.chunks import stream as stream_of
-from tocsin.spark.detected import RAW, to_arrow
+from tocsin.spark.detected import DETECTED, nothing
 from tocsin.spark.detecting import Division, Plan
 from tocsin.spark.engines import Answer, Stored, Work, division_mark, written
 from tocsin.spark.packing import NOBODY
@@ -65,8 +64,8 @@ _PIECE = StructType([StructField("piece", BinaryType())])
 
 
 def stream(packed: DataFrame, plan: Plan) -> DataFrame:
-    """Raw columns of `detected`, out of packed rows of a stream."""
-    return streamed(packed, plan).mapInArrow(_unpacked, RAW)
+    """What is detected in packed rows of a stream."""
+    return streamed(packed, plan).mapInArrow(_unpacked, DETECTED)
 
 
 def streamed(packed: DataFrame, plan: Plan) -> DataFrame:
@@ -98,7 +97,7 @@ def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def unpacked(content: Any) -> Iterator[pa.RecordBatch]:
-    """Raw columns out of a value of `streamed`."""
+    """What a value of `streamed` holds, in the columns of `detected`."""
     with pa.ipc.open_stream(content) as reader:
         yield from reader
 
@@ -204,7 +203,7 @@ class Detection(StatefulProcessor):
         told = [each for answer in answers for each in answer.detected]
         counts = [sum(answer.keyless for answer in answers), sum(answer.repeated for answer in answers)]
         if any(counts) and not told:
-            told = [stream_of(to_arrow(Derived()))]
+            told = [stream_of(nothing())]
         if told:
             import pandas as pd  # type: ignore[import-untyped]  # takes long, and only tasks need it
 
