@@ -159,7 +159,8 @@ def feed_by_key(engine: Engine, by: tuple[str, ...], rows: Rows, derivers: Seque
                             add_closer(at)
                             add_key(number)
         for place, cell in cells.items():
-            left.file(slots[place], key, cell, held[place], since.get(place))
+            if cell or held[place]:
+                left.file(slots[place], key, cell, held[place], since.get(place))
     for slot, gone in zip(slots, expired, strict=True):
         slot.operation.count_expired(gone)
         for _, key, cell in sorted(slot.fresh, key=itemgetter(0)):
