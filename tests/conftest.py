@@ -30,6 +30,10 @@ settings.register_profile("ci", derandomize=True, max_examples=100, **COMMON)
 settings.register_profile("thorough", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("TOCSIN_HYPOTHESIS", "ci"))
 
+# Tests start some thirty JVMs that live for seconds. The compiler that pays only after minutes takes nearly half of such
+# a life, on cores that others wait for. Spark's scripts hand this to the JVM of a driver, and nobody prints it.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # A shell that runs this in the background has it ignore Ctrl-C, and so would every program that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
