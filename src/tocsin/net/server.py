@@ -185,7 +185,7 @@ class _Uvicorn(uvicorn.Server):
             connection.shutdown()
         try:
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
-                while state.connections or state.tasks:
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn's sets tell nobody
                     await asyncio.sleep(_GLANCE)
                 for server in self.servers:
                     await server.wait_closed()
