@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
 
 from tests.pipeline.plant import until
-from tests.pipeline.storm import DEFINED, Storm
+from tests.pipeline.storm import DEFINED, PACES, Storm
 from tocsin import Detector, Event
 from tocsin.journal.reader import open_reader
 
@@ -32,8 +32,9 @@ GUESTS = (
 NEVER = "SEQ([type = 'none'], [type = 'a']) BY k"
 
 
-def test_definitions_come_and_go_while_events_pour_in(tmp_path: Path) -> None:
-    storm = Storm(tmp_path / "data", 2)
+@pytest.mark.parametrize("pause", PACES)
+def test_definitions_come_and_go_while_events_pour_in(tmp_path: Path, pause: float) -> None:
+    storm = Storm(tmp_path / "data", 2, pause)
     begins = []
     try:
         storm.define("pair")
