@@ -41,9 +41,11 @@ settings.register_profile("ci", derandomize=True, max_examples=100, **COMMON)
 settings.register_profile("thorough", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("TOCSIN_HYPOTHESIS", "ci"))
 
-# Tests start some thirty JVMs that live for seconds. The compiler that pays only after minutes takes nearly half of
-# such a life, on cores that others wait for. Spark's scripts hand this to the JVM of a driver, and nobody prints it.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Tests start some thirty JVMs that live for seconds. Half of such a life goes to a compiler that pays after minutes,
+# and to the check of classes that come with Spark. Its scripts hand this to the JVM of a driver, and nobody prints it.
+BRIEF = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{BRIEF} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote")
 
 # A shell that runs this in the background has it ignore Ctrl-C, and so would every program that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
