@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed$(subst /,+,$(CURDIR))
 WARM      := $(VENV)/.warm$(subst /,+,$(CURDIR))
 KERNELS   := src/tocsin/filters/warm.py $(wildcard src/tocsin/filters/index/*.py) src/tocsin/journal/transcode.py
 
-# All tests that need Spark go to one of the two, so that there is one JVM.
+# Tests of one Spark session go to one of the two, those that start JVMs of their own to one; see tests/conftest.py.
 WORKERS := -n 2 --dist loadgroup
 
 ifndef PIP_CACHE_DIR

@@ -52,15 +52,15 @@ def main() -> None:
     print(summary(rows))
 
 
-def run(size: int, rate: float) -> dict[str, Any]:
-    """Measure one cell."""
+def run(size: int, rate: float, repeat: int = 5) -> dict[str, Any]:
+    """Measure one cell, everything so many times."""
     content = Content(rate)
     texts = [content.filter() for _ in range(size)]
     started = time.process_time()
     filters = [Filter(text) for text in texts]
     parse = (time.process_time() - started) / size
     again = texts[-1000:]
-    cached = measure(lambda: [Filter(text) for text in again]).per(len(again))
+    cached = measure(lambda: [Filter(text) for text in again], repeat).per(len(again))
     del texts
 
     matcher = Matcher()
@@ -73,7 +73,7 @@ def run(size: int, rate: float) -> dict[str, Any]:
     matcher.optimize()
     _learn(matcher, [content.event() for _ in range(EVENTS)])
     events = [content.event() for _ in range(EVENTS)]  # others than those it has learnt from
-    build = measure(matcher.optimize, 5, warm=False).per(size)
+    build = measure(matcher.optimize, repeat, warm=False).per(size)
     flat, records = FlatScan(matcher), RecordScan(matcher)
     columns = pa.table({name: [event.data.get(name) for event in events] for name in ATTRIBUTES}).to_batches()[0]
     matches = _agree(matcher, flat, records, events, columns, [*enumerate(filters[:1000])])
@@ -81,15 +81,15 @@ def run(size: int, rate: float) -> dict[str, Any]:
 
     before = matcher.stats()
     few = events if size < 100_000 else events[:500]
-    single = measure(lambda: [matcher.match(event) for event in few]).per(len(few))
+    single = measure(lambda: [matcher.match(event) for event in few], repeat).per(len(few))
     after = matcher.stats()
     seen = after["events"] - before["events"]
     scan_events = few[: max(20, min(len(few), 20_000_000 // size))]
-    scan = measure(lambda: [flat.match(event) for event in scan_events]).per(len(scan_events))
-    verified = measure(lambda: [records.match(event) for event in scan_events]).per(len(scan_events))
+    scan = measure(lambda: [flat.match(event) for event in scan_events], repeat).per(len(scan_events))
+    verified = measure(lambda: [records.match(event) for event in scan_events], repeat).per(len(scan_events))
     many = columns if size < 1_000_000 else columns.slice(0, 1000)
-    arrow = measure(lambda: matcher.match_batch(many)).per(many.num_rows)
-    listed = measure(lambda: matcher.match_batch(events[: many.num_rows])).per(many.num_rows)
+    arrow = measure(lambda: matcher.match_batch(many), repeat).per(many.num_rows)
+    listed = measure(lambda: matcher.match_batch(events[: many.num_rows]), repeat).per(many.num_rows)
     stats = matcher.stats()
     stored = len(matcher.to_bytes())
     gone = min(size // 2, 10_000)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
+from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,19 @@ from hypothesis import HealthCheck, settings
 from tocsin import testing
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "tocsin"
-SPARK = ("tests/spark/", "tests/pipeline/", "tests/demo/test_with_spark.py", "tests/examples/test_notebook.py")
-"""Tests that start a JVM."""
+JVM = (
+    *(f"tests/pipeline/test_{name}.py" for name in ("changes", "cluster", "crashes", "matched", "observability", "up")),
+    "tests/spark/test_cluster.py",
+    "tests/spark/test_crash.py",
+    "tests/spark/test_standalone.py",
+    "tests/demo/test_with_spark.py",
+    "tests/examples/test_notebook.py",
+    "tests/cli/test_backtest.py",
+    "tests/test_docs.py::test_examples_on_spark_run",
+)
+"""Tests that start JVMs in processes of their own."""
+TOGETHER = {"jvm": JVM, "spark": ("tests/spark/",), "page": ("tests/page/",)}
+"""Tests that one worker runs, one after the other: by what they share, or should not have twice at a time."""
 LONG = 400
 """Lines a module should stay under; `test_layers.py` refuses what is far above it."""
 
@@ -27,6 +40,12 @@ COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "pr
 settings.register_profile("ci", derandomize=True, max_examples=100, **COMMON)
 settings.register_profile("thorough", max_examples=5_000, **COMMON)
 settings.load_profile(os.environ.get("TOCSIN_HYPOTHESIS", "ci"))
+
+# Tests start some thirty JVMs that live for seconds. Half of such a life goes to a compiler that pays after minutes,
+# and to the check of classes that come with Spark. Its scripts hand this to the JVM of a driver, and nobody prints it.
+BRIEF = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{BRIEF} -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote")
 
 # A shell that runs this in the background has it ignore Ctrl-C, and so would every program that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -39,8 +58,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests that need Spark all go to one worker, so that there is one JVM; those of the page to one, so that there is
-    one browser; the others go wherever there is room.
+    """Tests of one Spark session all go to one worker, those that start JVMs of their own to one, so that there are two
+    JVMs at most; those of the page to one, so that there is one browser; the others go wherever there is room. The
+    three are handed out first, so that both workers end with small tests, and with each other.
 
     This is what `--dist loadgroup` is for; xdist 3.8 forgets its groups under pytest 9.2 (its issue 1386).
     """
@@ -48,13 +68,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSpark(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(SPARK):
-                return "spark"
-            return "page" if nodeid.startswith("tests/page/") else nodeid
+            return next((name for name, places in TOGETHER.items() if nodeid.startswith(places)), nodeid)
 
-    return OneSpark(config, log)
+    return Together(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: a million objects, which the garbage collector need not visit
+    while they come, nor again and again afterwards. A test that asks for a collection waits for its own garbage only.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import tocsin
 from tocsin import testing
+from tocsin.journal import merge
 from tocsin.model import Event
 
 CONSUMERS: dict[str, dict[str, Any]] = {
@@ -28,6 +29,8 @@ CONSUMERS: dict[str, dict[str, Any]] = {
 """Name → how it subscribes; the two of the crew share what they settle."""
 STEPS = 400
 """Steps of each publisher: far more than a life is meant to last."""
+MERGED, WAITING = 16, 64
+"""Blocks that are worth a merge, and commits that may wait for one: so few that merging is often under way."""
 
 Say = Callable[..., None]
 
@@ -59,6 +62,7 @@ async def subscribe(bus: Any, name: str) -> Any:
 
 def run(life: dict[str, Any], pipe: int) -> None:
     """Live this life; whatever is said is in the pipe before the next thing is done."""
+    merge.ENOUGH_ROWS, merge.MOST_COMMITS = MERGED, WAITING
     asyncio.run(_live(life, lambda *words: os.write(pipe, line(*words)) and None))
 
 

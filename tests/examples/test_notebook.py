@@ -2,7 +2,7 @@
 
     python -m tests.examples.test_notebook     # after a change: runs it and keeps the new outputs
 
-It has a Spark of its own, in its kernel's process; `tests/conftest.py` has it wait for the other tests with a JVM.
+It has a Spark of its own, in its kernel's process; `tests/conftest.py` has it wait for others that start one.
 """
 
 from __future__ import annotations

@@ -273,6 +273,25 @@ async def test_drain_answers_what_was_asked() -> None:
         assert (await bus.status("1")).offset == 1, "the node itself goes on"
 
 
+async def test_it_ends_when_it_is_told_and_not_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uvicorn looks ten times a second whether it should end, and then whether connections have ended."""
+    sleep, waits = asyncio.sleep, []
+
+    async def counted(seconds: float, *result: Any) -> Any:
+        if sys._getframe(1).f_globals["__name__"] == "uvicorn.server":
+            waits.append(seconds)
+        return await sleep(seconds, *result)
+
+    monkeypatch.setattr(asyncio, "sleep", counted)
+    async with served() as (_, server):
+        left = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        url = server.url.replace("ws:", "http:") + "/health"
+        await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
+    with left:
+        assert left.recv(1) == b"", "it is closed"
+    assert waits == []
+
+
 async def test_health() -> None:
     async with served() as (bus, server):
         await bus.publish(event("a"))

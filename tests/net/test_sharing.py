@@ -31,6 +31,7 @@ async def test_everything_is_settled_once(kind: str, seed: int) -> None:
                 delivery = await sub.next(chance.choice([None, None, 0.01]))
             except TimeoutError:
                 continue
+            assert delivery.event.id not in settled, "nothing settled is handed out"
             if chance.random() < 0.2:
                 await asyncio.sleep(chance.random() / 100)
             try:
@@ -70,4 +71,6 @@ async def test_everything_is_settled_once(kind: str, seed: int) -> None:
         for bus in buses:
             await bus.close()
         assert {each.lag for each in await node.consumers()} == {0}
-    assert len(settled) == EVENTS, "each once"
+    # Who was cut off with a delivery in hand is told that it is settled also if somebody else has done it since: whose
+    # answer was lost nobody knows any more.
+    assert cuts or len(settled) == EVENTS, "each once"

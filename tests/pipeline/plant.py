@@ -47,9 +47,16 @@ class Plant:
         return value
 
     def status(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.http}/pipeline", timeout=10) as answer:
-            value: dict[str, Any] = json.loads(answer.read())
-            return value
+        value: dict[str, Any] = self._asked("pipeline")
+        return value
+
+    def detected(self, name: str) -> int:
+        """How often a definition was found; by HTTP, since a command takes a second from what is waited for."""
+        return next(each["detected"] for each in self._asked("definitions") if each["name"] == name)
+
+    def _asked(self, route: str) -> Any:
+        with urllib.request.urlopen(f"{self.http}/{route}", timeout=10) as answer:
+            return json.loads(answer.read())
 
     def publish(self, *events: tuple[str, str, dict[str, Any]]) -> None:
         """Publish (type, id, data) with curl."""

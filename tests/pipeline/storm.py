@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tocsin
 from tests.helpers import heard, node_of
 from tests.pipeline.plant import PAIR, Plant, until, up
@@ -39,6 +41,9 @@ DEFINED = {
 """Definitions; in place of {} come absolute times that are near when it is made."""
 DERIVED = f"type IN ({', '.join(repr(name) for name in DEFINED)})"
 MATCHED = "k = 'w' OR type = 'whole'"
+HARD = 0.02
+PACES = [0.1, pytest.param(HARD, marks=pytest.mark.slow)]
+"""Seconds between two batches. At the second pace node, publisher and listeners take most of two cores from Spark."""
 
 
 class Listener:
@@ -70,10 +75,17 @@ class Listener:
 class Storm:
     """A node with its pipeline, publishers and durable consumers, through as many lives as it takes."""
 
-    def __init__(self, data: Path, seed: int) -> None:
+    def __init__(self, data: Path, seed: int, pause: float = HARD) -> None:
+        """Begin.
+
+        Args:
+            data: where the node keeps everything.
+            seed: of what is drawn.
+            pause: seconds between two batches of ten events; see `PACES`.
+        """
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.data, self.draw = data, random.Random(seed)
+        self.data, self.draw, self._pause = data, random.Random(seed), pause
         self._words = ("--port", str(port))
         self.url = f"ws://127.0.0.1:{port}"
         self._stack = ExitStack()
@@ -107,7 +119,7 @@ class Storm:
                 batch = self._batch(self.published)
                 await bus.publish_many(batch)  # if nobody answers, the next life gets these very events
                 self.published += len(batch)
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(self._pause)
 
     @staticmethod
     def _batch(first: int) -> list[tocsin.Event]:
@@ -213,11 +225,11 @@ class Storm:
 
     def _expected(self, events: list[tocsin.Event]) -> set[str]:
         """What one detector derives, each definition from its offset on."""
-        detector, found = Detector(), set[str]()
+        detector, found, yet = Detector(), set[str](), dict(self.since)
         for event in events:
-            for name, begin in self.since.items():
-                if begin < (event.offset or 0) and all(each.name != name for each in detector.definitions()):
-                    detector.define(name, self.texts[name])
+            for name in [name for name, begin in yet.items() if begin < (event.offset or 0)]:
+                detector.define(name, self.texts[name])
+                del yet[name]
             found |= {each.id for each in detector.feed(event)}
         return found
 

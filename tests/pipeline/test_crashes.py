@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed; `make setup` installs it")
 
 from tests.pipeline.plant import until, up
-from tests.pipeline.storm import Storm
+from tests.pipeline.storm import PACES, Storm
 from tocsin.composite.detector import SOURCE
 from tocsin.journal.reader import open_reader
 
@@ -22,8 +22,9 @@ pytestmark = [
 ]
 
 
-def test_killed_while_events_pour_in_it_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    storm = Storm(tmp_path / "data", 1)
+@pytest.mark.parametrize("pause", PACES)
+def test_killed_while_events_pour_in_it_loses_nothing_and_doubles_nothing(tmp_path: Path, pause: float) -> None:
+    storm = Storm(tmp_path / "data", 1, pause)
     try:
         storm.define("pair", "stop", "whole", "times", "once")
         storm.wait_for_more(20)

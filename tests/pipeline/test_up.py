@@ -48,7 +48,7 @@ def test_from_define_to_the_event_and_again_after_the_jvm_was_killed(tmp_path: P
             plant.publish(("b", "b-late", {"k": "late"}), ("c", "c-late", {"k": "late"}))
             until(lambda: len(found) == 3, "what was half detected when it was killed")
             assert [part["id"] for part in found[2]["data"]["parts"]] == ["a-half", "b-half"]
-            until(lambda: plant.tocsin("definitions")["definitions"][1]["detected"] == 1, "what was defined meanwhile")
+            until(lambda: plant.detected("late") == 1, "what was defined meanwhile")
             until(lambda: (now := plant.status())["lag"] == 0 and now["batch_seconds"], "all is looked at again")
             status = plant.tocsin("pipeline", "status")
             assert status["state"] == "up" and status["restarts"] == 1 and plant.jvm() != jvm
@@ -58,7 +58,8 @@ def test_from_define_to_the_event_and_again_after_the_jvm_was_killed(tmp_path: P
             assert "tocsin_pipeline_lag_events " in metrics and "tocsin_pipeline_state_bytes " in metrics
             plant.tocsin("define", "stop", "PLUS([type = 'beat'], 2 SECONDS) BY k")  # what waits for time to pass
             plant.publish(("beat", "beat-1", {"k": "m7"}))
-            until(lambda: plant.tocsin("definitions")["definitions"][2]["detected"] == 1, "a timer on an idle stream")
+            until(lambda: plant.detected("stop") == 1, "a timer on an idle stream")
+            assert [each["detected"] for each in plant.tocsin("definitions")["definitions"]] == [3, 1, 1]
             plant.tocsin("undefine", "late")
         assert [each["type"] for each in found] == ["pair"] * 3 and len({each["id"] for each in found}) == 3
         jvm = plant.jvm()

@@ -1,7 +1,7 @@
 """`tocsin journal …` as people run it: its output and its exit code.
 
-Mostly in a process of its own, as `python -m tocsin.cli`. Starting one takes a second, so that what only varies the
-arguments runs here (`here`).
+Mostly in a process of its own (`tests/commands.py`), or as `python -m tocsin.cli`; what only varies the arguments runs
+here (`here`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Protocol
 import pytest
 
 import tocsin
+from tests import commands
 from tests.past import NOON, SECOND
 from tocsin.cli import app as cli
 from tocsin.clock import as_datetime
@@ -32,19 +33,11 @@ BLOCKS, EACH = 4, 50
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TOCSIN_")}
 
 
-def run(
-    *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, **environment: str
-) -> tuple[int, str, str]:
+def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command. It never shows a traceback."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tocsin.cli", *map(str, arguments)],
-        input=stdin,
-        capture_output=True,
-        env=ENVIRONMENT | environment,
-        timeout=60,
-    )
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    code, out, err = commands.done([*map(str, arguments)], stdin, ENVIRONMENT | environment)
+    assert "Traceback" not in err, err
+    return code, out, err
 
 
 def answer(*arguments: str | Path, **more: Any) -> dict[str, Any]:
@@ -101,8 +94,10 @@ def spoil(path: Path, block: int) -> None:
 
 
 def test_the_version_in_words_and_in_json() -> None:
-    code, out, _ = run("--version")
-    assert code == 0
+    command = [sys.executable, "-m", "tocsin.cli", "--version"]
+    shown = subprocess.run(command, capture_output=True, env=ENVIRONMENT, text=True, timeout=60, check=True)
+    code, out, err = run("--version")
+    assert (code, out, err) == (0, shown.stdout, shown.stderr)
     assert out.startswith(f"tocsin {tocsin.__version__} ")
     assert answer("--version")["version"] == tocsin.__version__
 

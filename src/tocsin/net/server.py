@@ -41,6 +41,7 @@ from tocsin.security.tokens import TokenStore
 __all__ = ["Server", "run", "serve"]
 
 HOST, PORT = "127.0.0.1", 8420
+_GLANCE = 0.005  # seconds between two looks whether connections are closed
 Tokens = TokenStore | str | os.PathLike[str]
 
 
@@ -153,15 +154,44 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it listens; leaves signals to `run`."""
+    """Says when it listens; leaves signals to `run`; ends when it is told, and not at the next of its own looks."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.ready = asyncio.Event()
+        self.ready, self._leaving = asyncio.Event(), asyncio.Event()
+
+    def leave(self) -> None:
+        """Listen no more; `serve` returns when all connections are closed."""
+        self.should_exit = True
+        self._leaving.set()
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def main_loop(self) -> None:
+        """Turn the date that answers carry once a second: a tick that is no multiple of ten does nothing else."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._leaving.wait()
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        """As uvicorn does it, but for a pause of a tenth of a second before each look whether all is closed."""
+        state = self.server_state
+        for server in self.servers:
+            server.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn's sets tell nobody
+                    await asyncio.sleep(_GLANCE)
+                for server in self.servers:
+                    await server.wait_closed()
+        except TimeoutError:
+            for task in state.tasks:
+                task.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -259,7 +289,7 @@ async def serve(
         finally:
             await server.drain()
             keeping.cancel()
-            listener.should_exit = True
+            listener.leave()
             await asyncio.gather(task, keeping, return_exceptions=True)
             task.result()
 
