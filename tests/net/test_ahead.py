@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import tocsin
-from tests.helpers import ack_all, event, heard, ids, notices, numbered, soon, take, testing
+from tests.helpers import ack_all, event, heard, ids, node_of, notices, numbered, soon, take, testing
 from tests.proxy import proxy
 from tocsin.delivery.handles import Batch
 from tocsin.embedded import Bus
 from tocsin.errors import DeliveryError
+from tocsin.net import frames
 
 
 @asynccontextmanager
@@ -164,6 +165,50 @@ async def test_what_was_claimed_again_in_vain_can_be_settled_by_itself(clock: An
             if each.offset != lost:
                 await soon(each.ack())
         await near.close()
+
+
+async def test_what_was_claimed_again_and_not_settled_comes_again_in_time(clock: Any) -> None:
+    async with testing.node("ws:", clock) as bus:
+        sub = await bus.subscribe("type = 'alarm'", consumer="ops", ack_wait=10)
+        await bus.publish_many(numbered(1))
+        [delivery] = await take(bus, sub)
+        await testing.settled(bus)
+        bus._link._wire.abort()
+        await testing.settled(bus)
+        clock.advance(11)
+        await testing.settled(bus)
+        await bus._link.ask(lambda n: frames.Reclaim(n, sub.sub, [(delivery.offset, delivery.attempt)]))
+        await asyncio.to_thread(lambda: None)  # the node has its turn; `settled` would make it look by itself
+        due = node_of(bus)._due
+        assert due is not None and due <= node_of(bus).mailboxes["ops"].flying[delivery.offset].deadline
+
+
+async def test_acks_of_many_workers_count_though_the_connection_is_lost_now_and_then(clock: Any) -> None:
+    async with testing.node("ws:", clock) as bus:
+        sub = await bus.subscribe("TRUE", consumer="ops")
+        await bus.publish_many(numbered(400))
+        await testing.settled(bus)
+        seen: list[str] = []
+
+        async def work() -> None:
+            while True:
+                delivery = await sub.next()
+                seen.append(delivery.event.id)
+                if len(seen) in (50, 130, 220, 300):
+                    bus._link._wire.abort()
+                await asyncio.sleep(0)
+                await delivery.ack()
+                if len(seen) >= 400:
+                    return
+
+        workers = [asyncio.ensure_future(work()) for _ in range(32)]
+        done, rest = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        for worker in rest:
+            worker.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+        for worker in done:
+            worker.result()
+        assert sorted(map(int, seen)) == list(range(1, 401)), "none twice"
 
 
 async def test_an_ack_that_was_cancelled_is_no_trouble_later(clock: Any) -> None:

@@ -105,6 +105,18 @@ def test_a_small_event_does_not_hide_how_large_those_after_it_are(awaited: bool,
     assert len(held) < 20 and window.stats()["bytes"] <= 1_000_000
 
 
+def test_one_large_event_does_not_make_small_ones_look_large() -> None:
+    large, *small = stored(
+        [Event("t", "s", f"e{number}", data="x" * (1_000_000 if not number else 10)) for number in range(17)], 1
+    )
+    window = HotWindow()
+    window.put_many([large], packed([large]), [True])
+    alone = window.stats()["bytes"]
+    for event in small:
+        window.put_many([event], packed([event]), [True])
+    assert window.stats()["bytes"] < alone + 100_000
+
+
 def test_a_row_that_is_being_taken_away_is_no_event() -> None:
     """Threads that read take no lock: they may come between two steps of who makes room."""
     window, events = HotWindow(), some(2)

@@ -123,9 +123,10 @@ class HotWindow:
             return events * size_of(first) if events else 0
         size = _GROUP + _ROW * len(lengths) + sum(lengths)
         if events:
+            length = len(self._rows.get(group[0], b""))
             self._until_next -= len(group)
-            if self._until_next < 0:
-                self._measured = size_of(first), len(self._rows.get(group[0], b""))
+            if self._until_next < 0 or 2 * length < self._measured[1]:  # that was a larger one
+                self._measured = size_of(first), length
                 self._until_next = _SAMPLED
             each, length = self._measured
             size += events * each + 2 * max(0, sum(lengths) - len(lengths) * length)  # a small one may have come first

@@ -52,36 +52,38 @@ class Splitter:
         if self._head:
             data, self._head = self._head + data, b""
         size = len(data)
-        start = min(size, self._owed)
-        if start:
-            self._owed -= start
-            leave(data[:start])
+        start, left = min(size, self._owed), 0  # what lies between them is to be left, in one piece
+        self._owed -= start
         while start < size:
             body = start + 2
             if body > size:
-                self._head = data[start:]
-                return
+                break
             first, second = data[start], data[start + 1]
             is_masked, length = second & _MASKED != 0, second & 0x7F
             is_small = length < 127
             wide = 0 if length < 126 else 2 if is_small else 8
             body += wide + 4 * is_masked
             if body > size:
-                self._head = data[start:]
-                return
+                break
             if wide:
                 (length,) = (_SHORT if is_small else _LONG)(data, start + 2)
             end = body + length
             is_usual = first == _WHOLE_BINARY and is_masked == self._masked and is_small and end <= size
             if is_usual and take is not None and not self._is_cut and (largest is None or length <= largest):
+                if left < start:
+                    leave(data[left:start])
+                left = end
                 message = data[body:end]
                 take(apply_mask(message, data[body - 4 : body]) if is_masked else message)
-            else:
-                if first & 0x0F in _DATA:
-                    self._is_cut = not first & _LAST
-                leave(data[start:end])
-                self._owed = max(0, end - size)
+            elif first & 0x0F in _DATA:
+                self._is_cut = not first & _LAST
             start = end
+        if start > size:
+            self._owed = start - size
+        elif start < size:
+            self._head = data[start:]
+        if left < min(start, size):
+            leave(data[left:start])
 
 
 def framed(messages: Iterable[bytes], *, binary: bool, masked: bool) -> bytes:

@@ -192,6 +192,7 @@ class PostOffice:
             if item is not None and item.attempt in (0, attempt):  # 0: attempts are not known after a restart
                 item.attempt = attempt
                 mailbox.extend(offset, node.now())
+                node.ring_by(mailbox.next_alarm())
                 return self._delivery(handle, event, item)
             if item is not None:
                 mailbox.give_back(offset)

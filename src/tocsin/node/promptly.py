@@ -2,11 +2,11 @@
 
 A commit of a few events to a quick disk takes a third of a millisecond. Waking a thread for it, which must then win the
 interpreter back from the loop that has woken it, takes longer, and costs both of them. So what comes in one turn of the
-loop is committed at its end, by the loop. That stops everything else for as long as the disk takes, so slow commits are
-counted. For them the loop may stand still for 20 ms, which are paid back by a hundredth of the time that passes; while
-more is owed, the journal's own thread commits. One hiccup of a quick disk changes nothing; on a slow disk the thread
-does nearly all. Large commits are always the thread's: it works while the loop reads on. So is what need not wait for
-the disk.
+loop is committed at its end, by the loop. That stops everything else for as long as the disk takes, so slow commits
+(above 2 ms) are counted. What they take is paid back by a hundredth of the time that passes; while more than 20 ms are
+owed, the journal's own thread commits. So a hiccup of a quick disk changes nothing, and on a slow disk the thread does
+nearly all: in the long run the loop stands still for a hundredth of the time. Large commits are always the thread's: it
+works while the loop reads on. So is what need not wait for the disk.
 
 Where events come often, what holds none (a consumer's place, mostly) waits a moment for the next of them, and shares
 its commit: at a thousand events a second, each settled by itself, that is half as many flushes of the disk.

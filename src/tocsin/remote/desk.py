@@ -22,7 +22,6 @@ from tocsin.net import frames
 from tocsin.net.faults import from_wire
 from tocsin.net.protocol import MSGPACK
 from tocsin.remote.link import Link, Lost
-from tocsin.remote.settling import Settler, has_failed
 from tocsin.remote.subscription import Opened, RemoteSubscription, Sent
 
 __all__ = ["Desk"]
@@ -43,6 +42,8 @@ class Desk:
         self._returned: dict[int, list[int]] = {}
         self._touched: dict[int, RemoteSubscription] = {}
         self._is_flushing = False
+        self._settling: dict[RemoteSubscription, list[tuple[asyncio.Future[None], list[Delivery]]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def number(self) -> int:
         """A number for a subscription or a watch."""
@@ -51,7 +52,6 @@ class Desk:
     async def subscribe(self, asked: frames.Subscribe, text: str) -> RemoteSubscription:
         """Open a subscription."""
         sub = RemoteSubscription(self, asked, self._skip)
-        sub.settler = Settler(partial(self._acknowledge, sub), lambda: sub.ahead)
         self._subs[asked.sub] = sub
         try:
             raw = await self.link.ask(lambda n: msgspec.structs.replace(asked, n=n))
@@ -104,7 +104,7 @@ class Desk:
     def _recalled(self, sub: RemoteSubscription, frame: frames.Recall) -> None:
         given = sub.recall(frame)
         if frame.ask:
-            self._tell_all_taken(sub)  # what was asked for and is not given was taken: that is said first
+            self._tell_taken()  # what was asked for and is not given was taken: that is said first
             if given:
                 self.link.tell(frames.Return(sub.sub, given))
         if given:
@@ -155,22 +155,11 @@ class Desk:
         self._taken.clear()
         self._returned.clear()
 
-    def _tell_all_taken(self, sub: RemoteSubscription) -> None:
-        """Also what is to be settled: that may come too late to say so."""
-        items = [each.item for each in sub.settler.gathered]
-        numbers = [item.number for item in items if item.generation == self.link.generation]
+    def _keep_taken(self, sub: int, numbers: list[int]) -> None:
         if numbers:
-            self._taken.setdefault(sub.sub, []).extend(numbers)
-        self._tell_taken()
-
-    def _need_not_tell(self, sub: int, numbers: list[int]) -> None:
-        """Settling these says that they were taken."""
-        if taken := self._taken.get(sub):
-            settling = set(numbers)
-            if left := [each for each in taken if each not in settling]:
-                self._taken[sub] = left
-            else:
-                del self._taken[sub]
+            self._taken[sub] = numbers
+        else:
+            del self._taken[sub]
 
     def _skip(self, sub: RemoteSubscription, number: int) -> None:
         """What was handed out before the connection was lost need not be again."""
@@ -211,15 +200,51 @@ class Desk:
         """See `handles.Post`."""
         fresh: dict[RemoteSubscription, list[Delivery]] = {}
         for delivery in dict.fromkeys(deliveries):
-            if delivery.item is not None and (delivery.settled is None or has_failed(delivery.settled)):
+            if delivery.item is not None and (delivery.settled is None or _has_failed(delivery.settled)):
                 fresh.setdefault(delivery.handle, []).append(delivery)
         for handle, mine in fresh.items():
-            self._need_not_tell(handle.sub, [each.item.number for each in mine])
-            done = handle.settler.settle(mine)
+            done = self._settle_soon(handle, mine)
             for delivery in mine:
                 delivery.settled = done
         for done in dict.fromkeys(each.settled for each in deliveries if each.settled is not None):
             await asyncio.shield(done)
+
+    def _settle_soon(self, handle: RemoteSubscription, deliveries: list[Delivery]) -> asyncio.Future[None]:
+        """Settle with all that is settled in this turn of the loop: one frame, and one answer."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(_has_failed)  # who waits for it may have been cancelled, and looks no more
+        if handle not in self._settling:
+            self._settling[handle] = []
+            task = asyncio.ensure_future(self._settle_together(handle))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._settling[handle].append((done, deliveries))
+        return done
+
+    async def _settle_together(self, handle: RemoteSubscription) -> None:
+        calls = self._settling.pop(handle)
+        try:
+            await self._acknowledge(handle, [each for _, mine in calls for each in mine])
+        except DeliveryError as error:
+            if len(calls) == 1:
+                _tell(calls[0][0], error)
+                return
+            for done, mine in calls:  # one of them is refused, and that need not be the others' fault
+                for delivery in mine:
+                    delivery.settled = done
+            for done, mine in calls:
+                try:
+                    await self._acknowledge(handle, mine)
+                except Exception as refusal:
+                    _tell(done, refusal)
+                else:
+                    _tell(done)
+        except BaseException as error:
+            for done, _ in calls:
+                _tell(done, error)
+        else:
+            for done, _ in calls:
+                _tell(done)
 
     async def _acknowledge(self, handle: RemoteSubscription, deliveries: list[Delivery]) -> None:
         await self._settle(handle, deliveries, lambda s, ns, n: frames.Settle(s, n, ack=ns))
@@ -238,7 +263,7 @@ class Desk:
         delivery.settled = asyncio.ensure_future(
             self._settle(delivery.handle, [delivery], lambda s, ns, n: frames.Settle(s, n, term=[(ns[0], reason)]))
         )
-        delivery.settled.add_done_callback(has_failed)
+        delivery.settled.add_done_callback(_has_failed)
         await asyncio.shield(delivery.settled)
 
     async def extend(self, delivery: Delivery) -> None:
@@ -251,7 +276,6 @@ class Desk:
         if not handle.closed:
             self._subs.pop(handle.sub, None)
             handle.end(None)
-            self._tell_all_taken(handle)
             self.flush()
             await self.link.ask(lambda n: frames.Close(n, handle.sub))
 
@@ -276,7 +300,10 @@ class Desk:
                 await self.link.ready()
                 try:
                     numbers = await self._numbers_of(handle, deliveries)
-                    self._need_not_tell(handle.sub, numbers)
+                    taken = self._taken.get(handle.sub)
+                    if taken:  # settling says that it was taken
+                        settling = set(numbers)
+                        self._keep_taken(handle.sub, [each for each in taken if each not in settling])
                     if numbers:
                         await self.link.ask_now(partial(build, handle.sub, numbers))
                     return
@@ -305,3 +332,18 @@ def _done() -> asyncio.Future[None]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     done.set_result(None)
     return done
+
+
+def _tell(done: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    elif isinstance(error, asyncio.CancelledError):
+        done.cancel()
+    else:
+        done.set_exception(error)
+
+
+def _has_failed(done: asyncio.Future[None]) -> bool:
+    return done.done() and (done.cancelled() or done.exception() is not None)

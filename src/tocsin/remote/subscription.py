@@ -21,7 +21,6 @@ from tocsin.net import frames
 from tocsin.net.protocol import MSGPACK
 from tocsin.net.pumps import NOTICE, REPLAYED
 from tocsin.remote.buffer import Buffer
-from tocsin.remote.settling import Settler
 
 __all__ = ["AHEAD", "Opened", "RemoteSubscription", "Sent"]
 
@@ -63,8 +62,6 @@ class RemoteSubscription(Stream):
         super().__init__(post, "", "")
         self.sub, self.asked, self._pass_over = asked.sub, asked, pass_over
         self.options = Options()
-        self.settler: Settler
-        """Settles what was handed out."""
         self.error: TocsinError | None = None
         """Why it has ended, if that was not asked for."""
         self.is_shared = False

@@ -56,12 +56,20 @@ class Socket(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         if self._splitter is not None:
-            self._splitter.feed(data, self.take, super().data_received, None)
+            self._splitter.feed(data, self._hand_over if self.take is not None else None, super().data_received, None)
             return
         is_head = self.response is None
         super().data_received(data)
-        if is_head and self.response is not None and data.endswith(b"\r\n\r\n"):  # else frames came with it
+        # Only if it is the head and nothing else is it known where frames begin.
+        if is_head and self.response is not None and data.find(b"\r\n\r\n") == len(data) - 4:
             self._splitter = Splitter(masked=False)
+
+    def _hand_over(self, message: bytes) -> None:
+        protocol = self.protocol
+        if (
+            self.take is not None and protocol.close_rcvd is None and protocol.parser_exc is None
+        ):  # else that was the end
+            self.take(message)
 
     def process_event(self, event: Event) -> None:
         """See `ClientConnection`."""
