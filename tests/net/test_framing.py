@@ -99,6 +99,7 @@ def test_splitter_reads_what_the_library_reads_however_it_comes(
         frame(Opcode.BINARY, b"x", masked=True, fin=False) + frame(Opcode.BINARY, b"y", masked=True),  # two at once
         frame(Opcode.BINARY, b"x", masked=False),  # a client that does not mask
     ],
+    ids=["reserved-bits", "no-such-kind", "long-ping", "more-of-nothing", "two-at-once", "not-masked"],
 )
 def test_what_the_library_refuses_is_refused_by_it(nonsense: bytes) -> None:
     first = frame(Opcode.BINARY, b"good", masked=True)
