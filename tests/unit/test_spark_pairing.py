@@ -50,7 +50,9 @@ def wanted(numbers: list[int], keys: list[tuple[str, str]], parts: list[list[tup
 
 @pytest.mark.parametrize("definitions", [1, 3])
 @pytest.mark.parametrize("most", [1, 4])
-def test_by_columns_as_one_by_one(definitions: int, most: int) -> None:
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()], ids=str)
+def test_by_columns_as_one_by_one(definitions: int, most: int, text: pa.DataType) -> None:
+    """Texts are large where `spark.sql.execution.arrow.useLargeVarTypes` says so."""
     draw = random.Random(definitions + most)
     count = 400
     numbers = [draw.randrange(definitions) for _ in range(count)]
@@ -63,10 +65,10 @@ def test_by_columns_as_one_by_one(definitions: int, most: int) -> None:
         [key[place] if place < len(DEFINITIONS[number].by) else "" for number, key in zip(numbers, keys, strict=True)]
         for place in range(1 if definitions == 1 else 2)
     ]
-    kinds = [pa.int64(), pa.string(), pa.string()]
+    kinds = [pa.int64(), text, text]
     closers = [pa.array([told[-1][place] for told in parts], kinds[place]) for place in range(3)]
     pairing = Pairing(DEFINITIONS[:definitions], NAMES[:definitions])
-    rest = [*closers, pa.array(numbers, pa.int16()), *(pa.array(column, pa.string()) for column in padded)]
+    rest = [*closers, pa.array(numbers, pa.int16()), *(pa.array(column, text) for column in padded)]
     if most == 1:
         made = pairing.pairs(*(pa.array([told[0][n] for told in parts], kinds[n]) for n in range(3)), *rest)
     else:

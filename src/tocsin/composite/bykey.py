@@ -312,16 +312,11 @@ class _Left:
             del operation.cells[key]
         if not cell:
             return
-        rows = self._rows
         for place in range(len(cell) - 1, -1, -1):  # those that came now stand behind the others
             at = cell[place]
             if at.__class__ is not int:
                 break
-            row = self._order[at]
-            level = 0 if rows.levels is None else rows.levels[row]
-            cell[place] = Part(
-                slot.opener, rows.offsets[row], rows.ids[row], rows.sources[row], self._times[at], None, level
-            )
+            cell[place] = self._rows.part(self._order[at], slot.opener, self._times[at])
         if since is not None:  # else there is a note already
             slot.fresh.append((self._order[since], key, cell))
             if operation.within and key not in operation.expiries:

@@ -16,7 +16,7 @@ of them at once (`spark/pairing.py`), who has few lets `settle` make them as all
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +30,7 @@ from tocsin.composite.occurrence import Occurrence, Part, start_of
 from tocsin.composite.rows import Rows
 from tocsin.model import CLASSIFICATION, Event, time_text
 
-__all__ = ["Derived", "Deriver", "Paired", "Pairs", "begun", "called", "deriver"]
+__all__ = ["Derived", "Deriver", "Paired", "Pairs", "begun", "called", "deriver", "event_names"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _write = msgspec.json.Encoder().encode
@@ -129,12 +129,9 @@ class Paired(NamedTuple):
 
     def part(self, at: int, name: str | None) -> Part:
         """What stands in a place, as a constituent."""
-        rows = self.rows
         if at >= len(self.times):
             return self.before[at - len(self.times)]
-        row = self.order[at]
-        level = 0 if rows.levels is None else rows.levels[row]
-        return Part(name, rows.offsets[row], rows.ids[row], rows.sources[row], self.times[at], None, level)
+        return self.rows.part(self.order[at], name, self.times[at])
 
 
 def deriver(definition: Definition) -> Callable[[Key, Occurrence], Event]:
@@ -227,6 +224,11 @@ def called(part: Part, place: int) -> str:
     if part.offset is None:
         return f"t{place}"
     return _NAMES[place] if place < len(_NAMES) else f"e{place}"
+
+
+def event_names(names: Iterable[str | None]) -> list[str]:
+    """What events are called that stand side by side, as `called` has it."""
+    return [name or f"e{place}" for place, name in enumerate(names, 1)]
 
 
 def _part(name: str, offset: int, id: str, source: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tocsin.composite.keys import Key
+from tocsin.composite.occurrence import Part
 from tocsin.composite.where import Needs
 
 __all__ = ["CLOCK_ROW", "Rows"]
@@ -42,6 +43,11 @@ class Rows(NamedTuple):
     """By the fields of BY; None: the event has no key. Not there for no fields, where the key is empty."""
     values: dict[Needs, list[dict[str, Any] | None]]
     """By what `WHERE` asks for."""
+
+    def part(self, row: int, name: str | None, time: int) -> Part:
+        """A row as a constituent that is called so and happens then; of its values nothing is kept."""
+        level = 0 if self.levels is None else self.levels[row]
+        return Part(name, self.offsets[row], self.ids[row], self.sources[row], time, None, level)
 
     def between(self, above: int, upto: int | None) -> Rows:
         """Those above an offset, and up to another."""

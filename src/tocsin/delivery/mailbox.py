@@ -125,7 +125,7 @@ class Mailbox(Hands):
                 if (item := self._next(lane, level)) is None:
                     break
                 if (other := self.flying.get(item.offset)) is not None and other.lent:  # it may not be wanted there
-                    lane.queues[level].appendleft(item.offset)
+                    queue.appendleft(item.offset)
                     self.ask_back([other], holder, now)
                     return found
                 if other is not None or item.offset in self.resting:  # in hand by another way (a replay)

@@ -47,14 +47,13 @@ def _use_steady_memory() -> None:
     Its usual pool gives memory back at once, and takes it again in pages of 2 MiB: of 200 ms that the first merge of
     1,500 events took, 150 were the kernel's, which clears them, and the loop stood still meanwhile. Here it takes 30.
     """
-    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
-        with contextlib.suppress(NotImplementedError):  # Arrow was built without it
-            pa.set_memory_pool(pa.jemalloc_memory_pool())
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ and "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 @contextlib.contextmanager
 def _calm() -> Iterator[None]:
-    before, turn = gc.get_threshold(), sys.getswitchinterval()
+    before, turn, pool = gc.get_threshold(), sys.getswitchinterval(), pa.default_memory_pool()
     gc.set_threshold(*_THRESHOLDS)
     sys.setswitchinterval(_TURN)
     _use_steady_memory()
@@ -63,3 +62,4 @@ def _calm() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         sys.setswitchinterval(turn)
+        pa.set_memory_pool(pool)

@@ -65,10 +65,8 @@ class Socket(ClientConnection):
             self._splitter = Splitter(masked=False)
 
     def _hand_over(self, message: bytes) -> None:
-        protocol = self.protocol
-        if (
-            self.take is not None and protocol.close_rcvd is None and protocol.parser_exc is None
-        ):  # else that was the end
+        is_over = self.protocol.close_rcvd is not None or self.protocol.parser_exc is not None
+        if self.take is not None and not is_over:  # what came before this one may have been the end
             self.take(message)
 
     def process_event(self, event: Event) -> None:

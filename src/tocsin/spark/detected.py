@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tocsin.composite.deriving import Derived, Paired, called
+from tocsin.composite.deriving import Derived, Paired, called, event_names
 from tocsin.composite.detector import SOURCE, Detector
 from tocsin.composite.occurrence import TIMER, Part
 from tocsin.model import CLASSIFICATION
@@ -144,7 +144,7 @@ def _pairs(paired: Paired, is_exact: bool) -> Iterator[pa.RecordBatch]:
         count, keys = len(each.closers), pa.array(each.keys, pa.int32())
         first, last = where[each.openers], where[each.closers]
         opener, closer = [[column.take(pa.array(at)) for column in (offsets, ids, sources)] for at in (first, last)]
-        names = [name or f"e{place}" for place, name in enumerate(each.names, 1)]
+        names = event_names(each.names)
         key = texts.take(keys)
         made, data = derived_columns(each.deriver.hash, names, opener, closer, packs.take(keys), key)
         columns = {

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tocsin.composite.deriving import Derived, Deriver, begun
+from tocsin.composite.deriving import Derived, Deriver, begun, event_names
 from tocsin.composite.expression import Definition
 from tocsin.composite.keys import Key, settled, shown
 from tocsin.composite.occurrence import Occurrence, Part
@@ -63,7 +63,7 @@ class Pairing(msgspec.Struct, frozen=True):
     def _paired(self, number: int, columns: Sequence[pa.Array]) -> pa.Array:
         definition = self.definitions[number]
         packed, key = _keys(definition.by, columns[7:], len(columns[6]))
-        names = [name or f"e{place}" for place, name in enumerate(self.names[number], 1)]
+        names = event_names(self.names[number])
         ids, data = derived_columns(begun(definition).copy, names, columns[:3], columns[3:6], packed, key)
         key = key if definition.by else pa.nulls(len(ids), pa.string())
         return pa.StructArray.from_arrays([ids, key, data], _NAMES)
@@ -176,6 +176,7 @@ def _head(texts: pa.Array) -> pa.Array:
 
 def _escaped(texts: pa.Array) -> pa.Array:
     """Texts as they stand in JSON, between the quotes. Mostly all may stand as they are: that is seen at once."""
+    texts = texts.cast(pa.string())  # Spark may be told to give texts with longer offsets
     _, borders, content = texts.buffers()
     if content is None:
         return texts
